@@ -1,0 +1,43 @@
+# make run    open the console on an embedded engine (sets everything up first)
+# make test   the whole suite (sets everything up first)
+# make check  lint, types and import contracts alone
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: run test check model bench simulate clean
+
+run: $(STAMP)
+	@$(BIN)/infer-console
+
+test: $(STAMP) model check
+	$(BIN)/python -m pytest -q --durations=15
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+model: $(STAMP)
+	@$(BIN)/python -m infer_engine fetch >/dev/null
+
+simulate: $(STAMP)
+	$(BIN)/python tests/simulation/simulate.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
+
+bench: $(STAMP)
+	$(BIN)/python bench/scheduler.py
+	$(BIN)/python bench/decode.py
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "infer-console needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (the first time takes a minute or two)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[engine,test]'
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis

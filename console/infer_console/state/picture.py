@@ -1,0 +1,106 @@
+"""All that the console knows at one moment, immutable.
+
+The collector thread folds messages into its own state and hands out a new ``Picture`` a few times a second; views
+are pure functions of a picture, so live, paused, past and replayed are the same code.
+"""
+
+from array import array
+from dataclasses import dataclass, field
+from typing import Literal
+
+from infer_engine.protocol import (
+    Alarm,
+    Event,
+    Fleet,
+    Operation,
+    Replica,
+    RequestRow,
+    Totals,
+)
+
+LinkState = Literal["starting", "connecting", "live", "stale", "lost"]
+
+#: ``BlockMap.kinds`` values.
+FREE, CACHED, USED = 0, 1, 2
+#: ``BlockMap.owner`` value of a block without a single owner index.
+NO_OWNER = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The connection to one server. ``age_s`` is the time since its last message: the age of the view."""
+
+    url: str
+    state: LinkState = "connecting"
+    age_s: float | None = None
+    bytes_per_s: float | None = None
+    reconnects: int = 0
+    resyncs: int = 0
+    #: Why there is no link, or what the engine's start-up is doing; server text, not yet safe to print.
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMap:
+    """One byte or number per block. ``owner[i]`` indexes ``owners`` (the first owner of a shared block)."""
+
+    total: int
+    block_size: int
+    kinds: bytes
+    owner: "array[int]"
+    refs: "array[int]"
+    owners: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Samples at a fixed interval, oldest first; None where nothing was known."""
+
+    interval_s: float
+    values: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPicture:
+    status: Replica
+    #: By request id; ``order`` lists running in batch order, then waiting in admission order.
+    rows: dict[str, RequestRow] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
+    blocks: BlockMap | None = None
+    step: int = 0
+    at: float = 0.0
+    #: Keys: kv, running, waiting, tokens_per_s, ttft_p99, itl_p99, queue_wait_p99.
+    history: dict[str, Series] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPicture:
+    """The tail of one request's generated text; untrusted. ``lines`` are split at newlines, bounded."""
+
+    request: str
+    text: str
+    tokens: int
+    dropped_chars: int = 0
+    last_itl_s: float | None = None
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    at: float
+    link: Link
+    read_only: bool = False
+    embedded: bool = False
+    server_version: str | None = None
+    capabilities: frozenset[str] = frozenset()
+    fleet: Fleet | None = None
+    totals: Totals | None = None
+    replicas: dict[str, ReplicaPicture] = field(default_factory=dict)
+    held: tuple[RequestRow, ...] = ()
+    #: Oldest first, bounded.
+    events: tuple[Event, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    streams: dict[str, StreamPicture] = field(default_factory=dict)
+    alarms: tuple[Alarm, ...] = ()
+    #: Fleet-wide; the same keys as ReplicaPicture.history.
+    history: dict[str, Series] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""The inference engine and the server around it: the side that infer-console watches."""

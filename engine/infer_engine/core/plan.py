@@ -1,0 +1,58 @@
+"""What the scheduler decided for one step, and what came of it. The runner executes a plan as it stands."""
+
+from dataclasses import dataclass, field
+
+from infer_engine.core.request import Request
+from infer_engine.protocol import FinishReason, PreemptMode
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Compute the KV of ``request``'s tokens ``start .. start + count`` (prompt, then output). When ``samples`` is
+    set the chunk reaches the newest known token and the runner returns the next one. ``block_table`` covers
+    ``start + count`` tokens."""
+
+    request: Request
+    start: int
+    count: int
+    samples: bool
+
+
+@dataclass(slots=True)
+class Admission:
+    id: str
+    blocks: int
+    waited_s: float
+    #: True when the request had run before and was preempted.
+    resumed: bool
+
+
+@dataclass(slots=True)
+class Preemption:
+    id: str
+    mode: PreemptMode
+    freed_blocks: int
+    #: Tokens whose KV must be computed again.
+    redo_tokens: int
+
+
+@dataclass(slots=True)
+class Finish:
+    id: str
+    reason: FinishReason
+    freed_blocks: int
+    generated_tokens: int
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """Chunks in batch order. ``finished`` holds requests that ended while planning (``kv_exhausted``)."""
+
+    step: int
+    chunks: list[Chunk] = field(default_factory=list)
+    admitted: list[Admission] = field(default_factory=list)
+    preempted: list[Preemption] = field(default_factory=list)
+    finished: list[Finish] = field(default_factory=list)
+    decode_tokens: int = 0
+    prefill_tokens: int = 0

@@ -1,0 +1,48 @@
+"""A request inside one replica."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from infer_engine.protocol import FinishReason, RequestState, Tier, WaitingReason
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """``computed_tokens`` counts tokens whose KV is in the pool; it chases ``len(prompt) + len(output)``, so prefill,
+    chunk, decode and recompute are one case. ``sampling`` is opaque here: only the runner reads it."""
+
+    id: str
+    prompt: list[int]
+    max_tokens: int
+    arrival_s: float
+    tenant: str = "default"
+    tier: Tier = "interactive"
+    priority: int = 0
+    stop_token_ids: frozenset[int] = frozenset()
+    sampling: Any = None
+    synthetic: bool = False
+    #: Generated tokens, those emitted on another replica before this one included.
+    output: list[int] = field(default_factory=list)
+    state: RequestState = "waiting"
+    computed_tokens: int = 0
+    #: Tokens taken from the prefix cache at admission (prefix caching comes with the next issue).
+    cached_tokens: int = 0
+    block_table: list[int] = field(default_factory=list)
+    admitted_s: float | None = None
+    preemptions: int = 0
+    #: How often a later request was admitted while this one was the blocked head.
+    passed: int = 0
+    waiting_reason: WaitingReason | None = None
+    behind: str | None = None
+    finish_reason: FinishReason | None = None
+    error: str | None = None
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens known so far: prompt and output."""
+        return len(self.prompt) + len(self.output)
+
+    @property
+    def is_prefilling(self) -> bool:
+        """More than the newest token lacks its KV: prefill, a chunk of it, or recompute."""
+        return self.total_tokens - self.computed_tokens > 1

@@ -1,0 +1,87 @@
+"""One request's truth: what was asked, what has been generated so far, how it ended.
+
+It belongs to the server, not to a replica: replicas are disposable. Readers (the client's stream, token taps) keep a
+cursor into ``emitted`` and wait for more, so there is no queue that could grow.
+"""
+
+import asyncio
+from array import array
+from dataclasses import dataclass, field
+
+from infer_engine.model.sampling import Sampling
+from infer_engine.protocol import FinishReason, Problem, Tier
+
+
+class Refusal(Exception):
+    """A request that was not taken. ``problem.status`` is the HTTP status; nothing was left behind."""
+
+    def __init__(self, problem: Problem, retry_after_s: float | None = None) -> None:
+        super().__init__(problem.detail or problem.title)
+        self.problem = problem
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSpec:
+    """What a client (or the traffic injector) asks of the fleet; already validated, templated and tokenized."""
+
+    prompt: tuple[int, ...]
+    max_tokens: int
+    sampling: Sampling
+    stop_token_ids: tuple[int, ...]
+    tenant: str = "default"
+    tier: Tier = "interactive"
+    priority: int = 0
+    synthetic: bool = False
+    client_id: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Generation:
+    """Times are the server's monotonic clock. ``emitted`` only grows; once ``finish_reason`` is set nothing changes."""
+
+    id: str
+    spec: GenerationSpec
+    arrived_s: float
+    replica: str | None = None
+    emitted: list[int] = field(default_factory=list)
+    #: Arrival moment of each emitted token.
+    emitted_s: "array[float]" = field(default_factory=lambda: array("d"))
+    admitted_s: float | None = None
+    finish_reason: FinishReason | None = None
+    error: str | None = None
+    #: Stable code beside ``error``: kv_exhausted, replica_lost, cancelled_by_operator, …
+    error_code: str | None = None
+    preemptions: int = 0
+    _waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+    @property
+    def finished(self) -> bool:
+        return self.finish_reason is not None
+
+    def append(self, token: int, now_s: float) -> None:
+        self.emitted.append(token)
+        self.emitted_s.append(now_s)
+
+    def wake(self) -> None:
+        """Tell readers that something was appended or that it ended."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def beyond(self, cursor: int, timeout_s: float) -> bool:
+        """Wait until there are tokens after ``cursor`` or the generation ended; False when the time is up first."""
+        if len(self.emitted) > cursor or self.finished:
+            return True
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter
+        except TimeoutError:
+            return False
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+        return True

@@ -1,0 +1,519 @@
+"""The contract between the engine server and whoever watches or operates it.
+
+Plain msgspec structs, no I/O. Seconds are floats named ``*_s``; wall-clock moments are Unix seconds named
+``*_at``; KV amounts are blocks unless the name says bytes. ``None`` is *unknown* (JSON ``null``), never zero.
+Fields may be added, never renamed: an older console ignores what it does not know.
+"""
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+PROTOCOL_VERSION = 1
+
+ReplicaState = Literal[
+    "starting", "ready", "draining", "drained", "fenced", "stopping", "failed", "restarting"
+]
+Health = Literal["ok", "idle", "stalled", "bad"]
+RequestState = Literal["waiting", "running", "finished"]
+Phase = Literal["prefill", "decode"]
+BlockState = Literal["free", "cached", "used"]
+Tier = Literal["interactive", "batch"]
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+PreemptMode = Literal["swap", "recompute"]
+#: Why a request waits. ``behind`` names the request it waits behind in its own field.
+WaitingReason = Literal[
+    "kv", "headroom", "token_budget", "slots", "tier", "tenant", "draining", "loading", "behind"
+]
+EventKind = Literal[
+    "admit", "finish", "preempt", "cache_evict", "move", "reject", "replica", "operation", "traffic"
+]
+OperationPhase = Literal["pending", "running", "succeeded", "failed", "cancelled"]
+DrainMode = Literal["migrate", "wait", "cancel"]
+
+
+# --- what is: replicas, requests, blocks -------------------------------------------------------------------
+
+
+class Percentiles(Struct, frozen=True):
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+class QueueWait(Struct, frozen=True):
+    """Seconds spent waiting for admission, over the last minute, those still waiting included."""
+
+    p50: float | None = None
+    p99: float | None = None
+    oldest: float | None = None
+
+
+class Kv(Struct, frozen=True):
+    """One replica's block pool. ``free + cached + used == total``; the limits are marks, not states."""
+
+    block_size: int | None = None
+    total: int | None = None
+    used: int | None = None
+    cached: int | None = None
+    free: int | None = None
+    admit_limit: int | None = None
+    batch_limit: int | None = None
+    bytes_per_token: int | None = None
+
+
+class StepMakeup(Struct, frozen=True):
+    """What the last engine step was made of."""
+
+    number: int
+    decode_tokens: int
+    prefill_tokens: int
+    token_budget: int
+    duration_s: float | None = None
+
+
+class Replica(Struct, frozen=True, kw_only=True):
+    id: str
+    state: ReplicaState
+    health: Health | None = None
+    step_age_s: float | None = None
+    running: int | None = None
+    waiting: int | None = None
+    queue_wait_s: QueueWait = QueueWait()
+    kv: Kv = Kv()
+    tokens_per_s: float | None = None
+    ttft_s: Percentiles = Percentiles()
+    itl_s: Percentiles = Percentiles()
+    preemptions: int | None = None
+    prefix_hit_ratio: float | None = None
+    # beyond the first contract
+    incarnation: int = 0
+    pid: int | None = None
+    max_running: int | None = None
+    waiting_reasons: dict[str, int] = {}
+    step: StepMakeup | None = None
+    #: 0..1 while the weights load, else None.
+    load_progress: float | None = None
+    #: Preemptions in the last minute.
+    preemptions_per_min: float | None = None
+    invariant_violations: int | None = None
+    simulated: bool = False
+    device: str | None = None
+    dtype: str | None = None
+    error: str | None = None
+
+
+class RequestRow(Struct, frozen=True, kw_only=True):
+    """One request as an operator sees it. Ids are made by the server: ``[a-z0-9-]{1,64}``."""
+
+    id: str
+    tenant: str
+    tier: Tier
+    replica: str | None
+    state: RequestState
+    phase: Phase | None = None
+    prompt_tokens: int
+    generated_tokens: int = 0
+    kv_blocks: int = 0
+    age_s: float
+    queue_wait_s: float | None = None
+    ttft_s: float | None = None
+    waiting_reason: WaitingReason | None = None
+    #: The id of the request this one waits behind.
+    behind: str | None = None
+    synthetic: bool = False
+    # beyond the first contract
+    max_tokens: int | None = None
+    #: Tokens whose KV is in the pool; below ``prompt_tokens`` while the prompt prefills.
+    computed_tokens: int = 0
+    cached_tokens: int = 0
+    #: Blocks that admission needs, for a waiting request.
+    needs_blocks: int | None = None
+    #: Free blocks that admission could give now under the request's mark, for a waiting request.
+    admissible_blocks: int | None = None
+    last_itl_s: float | None = None
+    preemptions: int = 0
+    finish_reason: FinishReason | None = None
+    #: The id the client sent (``X-Request-ID``): a label, untrusted text.
+    client_id: str | None = None
+
+
+class BlockRun(Struct, frozen=True):
+    """``count`` neighbouring blocks from ``first`` with equal state, owners and reference count."""
+
+    first: int
+    count: int
+    state: BlockState
+    owners: tuple[str, ...] = ()
+    refs: int = 0
+
+
+class Blocks(Struct, frozen=True, kw_only=True):
+    version: int = PROTOCOL_VERSION
+    replica: str
+    block_size: int
+    total: int
+    blocks: list[BlockRun]
+
+
+class GatewayStatus(Struct, frozen=True):
+    #: Where clients send requests, e.g. ``http://127.0.0.1:8000``.
+    url: str | None = None
+    connections: int | None = None
+    loop_lag_s: float | None = None
+
+
+class TrafficStatus(Struct, frozen=True):
+    """Injected test traffic."""
+
+    running: bool = False
+    profile: str | None = None
+    tier: Tier | None = None
+    rate_per_s: float | None = None
+    started_at: float | None = None
+    ends_at: float | None = None
+    sent: int = 0
+    in_flight: int = 0
+    finished: int = 0
+    failed: int = 0
+    #: Why it stopped by itself, if it did.
+    stopped_because: str | None = None
+
+
+class Fleet(Struct, frozen=True, kw_only=True):
+    name: str
+    model: str
+    simulated: bool = False
+    # beyond the first contract
+    version: str | None = None
+    context_length: int | None = None
+    gateway: GatewayStatus = GatewayStatus()
+    traffic: TrafficStatus = TrafficStatus()
+
+
+class Totals(Struct, frozen=True, kw_only=True):
+    """The fleet in one line. KV is weighted by capacity; percentiles come from merged samples."""
+
+    replicas: int
+    ready: int
+    running: int | None = None
+    waiting: int | None = None
+    kv_used_ratio: float | None = None
+    tokens_per_s: float | None = None
+    queue_wait_s: QueueWait = QueueWait()
+    ttft_s: Percentiles = Percentiles()
+    itl_s: Percentiles = Percentiles()
+    preemptions: int | None = None
+    waiting_reasons: dict[str, int] = {}
+    finished: dict[str, int] = {}
+
+
+class Alarm(Struct, frozen=True, kw_only=True):
+    rule: str
+    severity: Literal["critical", "warning"]
+    replica: str | None = None
+    since_s: float | None = None
+    text: str
+    action: str | None = None
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    version: int = PROTOCOL_VERSION
+    fleet: Fleet
+    replicas: list[Replica]
+    totals: Totals
+    alarms: list[Alarm] = []
+
+
+class Requests(Struct, frozen=True, kw_only=True):
+    version: int = PROTOCOL_VERSION
+    requests: list[RequestRow]
+
+
+# --- what happened: events and steps -----------------------------------------------------------------------
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One line of the event feed. Each kind is its own word: a finish is no eviction, a preemption no finish."""
+
+    seq: int
+    at: float
+    kind: EventKind
+    replica: str | None = None
+    request: str | None = None
+    tenant: str | None = None
+    tier: Tier | None = None
+    #: finish: FinishReason; preempt: PreemptMode; reject: error code; replica: the new state.
+    reason: str | None = None
+    #: Blocks taken (admit) or freed (finish, preempt, cache_evict).
+    blocks: int | None = None
+    tokens: int | None = None
+    wait_s: float | None = None
+    #: Where a move went.
+    to_replica: str | None = None
+    operation: str | None = None
+    actor: str | None = None
+    #: Server-made text; user text never enters it.
+    message: str | None = None
+    synthetic: bool = False
+
+
+class Finished(Struct, frozen=True):
+    id: str
+    reason: FinishReason
+
+
+class Preempted(Struct, frozen=True):
+    id: str
+    mode: PreemptMode
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """One engine step. What ``finished`` lists was finished by the commit of this step; what ``admitted`` lists
+    was admitted by its plan. So a request finished in step N can be replaced in step N + 1."""
+
+    replica: str
+    incarnation: int
+    step: int
+    at: float
+    duration_s: float
+    running: int
+    waiting: int
+    decode_tokens: int
+    prefill_tokens: int
+    #: Blocks after the step's commit.
+    kv_used: int
+    kv_free: int
+    kv_cached: int = 0
+    admitted: list[str] = []
+    finished: list[Finished] = []
+    preempted: list[Preempted] = []
+
+
+# --- what operators ask: commands, effects, operations -----------------------------------------------------
+
+
+class Drain(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    mode: DrainMode | None = None
+    deadline_s: float | None = 300.0
+    on_deadline: Literal["cancel", "wait"] = "wait"
+    force: bool = False
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class Undrain(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class SetHeadroom(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Move a mark. ``headroom = total - limit``; exactly one of ``percent`` and ``blocks`` is given, both are
+    *headroom* (what stays free of new admissions), not the limit. ``tier`` batch moves ``batch_limit``."""
+
+    replica: str | None = None
+    percent: float | None = None
+    blocks: int | None = None
+    tier: Tier = "interactive"
+    revert_after_s: float | None = None
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class Cancel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class Inject(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    profile: str = "chat"
+    rate_per_s: float = 1.0
+    duration_s: float = 60.0
+    tier: Tier = "interactive"
+    seed: int = 0
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class StopInjection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class Effect(Struct, frozen=True, kw_only=True):
+    """What a command will do, predicted from live state (a dry run) or just before it was applied."""
+
+    summary: list[str]
+    numbers: dict[str, float | None] = {}
+    warnings: list[str] = []
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """A command under way. It outlives the client that asked for it."""
+
+    id: str
+    kind: str
+    target: str
+    phase: OperationPhase
+    actor: str = ""
+    reason: str = ""
+    started_at: float
+    ended_at: float | None = None
+    deadline_at: float | None = None
+    done: int | None = None
+    total: int | None = None
+    blocked_by: list[str] = []
+    message: str = ""
+    params: dict[str, Any] = {}
+
+
+class CommandResult(Struct, frozen=True, kw_only=True):
+    #: None for a dry run.
+    operation: Operation | None
+    effect: Effect
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """RFC 9457 problem document with a stable ``code``."""
+
+    status: int
+    code: str
+    title: str
+    detail: str = ""
+    field: str | None = None
+    numbers: dict[str, float | None] = {}
+
+
+# --- the watch stream --------------------------------------------------------------------------------------
+
+
+class SnapshotBegin(Struct, frozen=True, kw_only=True, tag="snapshot-begin"):
+    protocol_version: int = PROTOCOL_VERSION
+    server_version: str
+    capabilities: list[str]
+
+
+class SnapshotEnd(Struct, frozen=True, tag="snapshot-end"):
+    pass
+
+
+class FleetDelta(Struct, frozen=True, kw_only=True, tag="fleet"):
+    fleet: Fleet
+    totals: Totals
+
+
+class ReplicaFrame(Struct, frozen=True, kw_only=True, tag="frame"):
+    """One replica as of one step: all its parts are from the same moment. A ``None`` part did not change (or was
+    not asked for). In a snapshot ``rows``, ``order`` and ``blocks`` are whole; in deltas ``rows`` and ``blocks``
+    hold what changed, ``removed`` the requests that left, ``order`` the whole new order when it changed: running
+    requests in batch order, then waiting ones in admission order."""
+
+    replica: str
+    step: int
+    at: float
+    status: Replica | None = None
+    rows: list[RequestRow] | None = None
+    removed: list[str] = []
+    order: list[str] | None = None
+    blocks: list[BlockRun] | None = None
+
+
+class ReplicaGone(Struct, frozen=True, kw_only=True, tag="gone"):
+    replica: str
+
+
+class HeldDelta(Struct, frozen=True, kw_only=True, tag="held"):
+    """Requests that no replica has: they wait at the gateway (loading, draining). Always the whole list."""
+
+    rows: list[RequestRow]
+
+
+class StepDelta(Struct, frozen=True, kw_only=True, tag="step"):
+    step: Step
+
+
+class EventDelta(Struct, frozen=True, kw_only=True, tag="event"):
+    event: Event
+
+
+class OperationDelta(Struct, frozen=True, kw_only=True, tag="operation"):
+    operation: Operation
+
+
+class Heartbeat(Struct, frozen=True, kw_only=True, tag="heartbeat"):
+    at: float
+
+
+class Reset(Struct, frozen=True, kw_only=True, tag="reset"):
+    """The client was too slow and its queue was dropped: a fresh snapshot follows on the same connection."""
+
+    why: str
+    dropped: int
+
+
+Delta = (
+    SnapshotBegin
+    | SnapshotEnd
+    | FleetDelta
+    | ReplicaFrame
+    | ReplicaGone
+    | HeldDelta
+    | StepDelta
+    | EventDelta
+    | OperationDelta
+    | Heartbeat
+    | Reset
+)
+
+
+class Envelope(Struct, frozen=True, kw_only=True):
+    """One SSE message: ``id: epoch:seq``, ``event:`` the delta's tag, ``data:`` this struct as JSON. ``prev`` is the
+    ``seq`` of the message sent before it on this connection (0 for the first), so a gap can be seen."""
+
+    epoch: str
+    seq: int
+    prev: int
+    at: float
+    delta: Delta
+
+
+# --- the token tap (a separate, permissioned stream) -------------------------------------------------------
+
+
+class TokenDelta(Struct, frozen=True, kw_only=True):
+    """Generated text of one request. ``index`` is the position of its first token; text is untrusted."""
+
+    request: str
+    index: int
+    text: str
+    at: float
+    tokens: int = 1
+    finish_reason: FinishReason | None = None
+    #: Seconds since the token before it, None for the first.
+    itl_s: float | None = None
+
+
+class Hello(Struct, frozen=True, kw_only=True):
+    """Answer of ``GET /control/v1/hello``."""
+
+    protocol_version: int = PROTOCOL_VERSION
+    server_version: str
+    epoch: str
+    capabilities: list[str]
+    fleet: Fleet
+
+
+class Operations(Struct, frozen=True, kw_only=True):
+    version: int = PROTOCOL_VERSION
+    operations: list[Operation]
+
+
+class Events(Struct, frozen=True, kw_only=True):
+    version: int = PROTOCOL_VERSION
+    events: list[Event] = field(default_factory=list)

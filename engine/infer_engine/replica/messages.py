@@ -1,0 +1,228 @@
+"""What the engine server and a replica process say to each other: msgpack over ZeroMQ, one struct a message.
+
+Server side ROUTER, replica side DEALER. Every replica message carries its ``incarnation``; the server ignores those
+of an older one and ends their sender. A replica keeps at most ``CREDIT`` step reports unacknowledged, then it waits:
+nothing is dropped unseen and nothing grows without bound.
+"""
+
+from msgspec import Struct
+
+from infer_engine.model.sampling import Sampling
+from infer_engine.protocol import BlockRun, FinishReason, Phase, PreemptMode, RequestState, Tier, WaitingReason
+from infer_engine.runner.runner import RunnerInfo
+from infer_engine.settings import ReplicaSettings
+
+#: Step reports a replica may have in flight before it waits for an Ack.
+CREDIT = 256
+
+
+class ReplicaConfig(Struct, frozen=True, kw_only=True):
+    """First and only line on the replica's stdin, as JSON. The pipe then stays open: EOF means the parent died."""
+
+    replica: str
+    incarnation: int
+    endpoint: str
+    settings: ReplicaSettings
+
+
+# --- server to replica -------------------------------------------------------------------------------------
+
+
+class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
+    """``emitted`` are tokens already generated elsewhere: the sequence continues after them."""
+
+    id: str
+    prompt: list[int]
+    max_tokens: int
+    emitted: list[int] = []
+    tenant: str = "default"
+    tier: Tier = "interactive"
+    priority: int = 0
+    stop_token_ids: list[int] = []
+    sampling: Sampling
+    synthetic: bool = False
+    #: Seconds the request had waited before it was sent here.
+    waited_s: float = 0.0
+
+
+class Abort(Struct, frozen=True, kw_only=True, tag="abort"):
+    """``reason`` stop: the gateway saw a stop string; cancelled: client gone or operator. Idempotent."""
+
+    id: str
+    reason: FinishReason = "cancelled"
+
+
+class SetAdmission(Struct, frozen=True, kw_only=True, tag="admission"):
+    """Closing hands the whole queue back in one Withdrawn, order kept, before the next step."""
+
+    open: bool
+
+
+class SetLimits(Struct, frozen=True, kw_only=True, tag="limits"):
+    """Applied whole between two steps, or refused whole. Limits are blocks. ``call`` pairs the LimitsSet answer."""
+
+    call: int
+    admit_limit: int | None = None
+    batch_limit: int | None = None
+    max_running: int | None = None
+    token_budget: int | None = None
+
+
+class Observe(Struct, frozen=True, kw_only=True, tag="observe"):
+    """How often and with what an Observation is sent; ``hz`` 0 still sends one a second, without blocks."""
+
+    hz: float = 0.0
+    blocks: bool = False
+
+
+class Ack(Struct, frozen=True, tag="ack"):
+    reports: int
+
+
+class Stop(Struct, frozen=True, tag="stop"):
+    pass
+
+
+ToReplica = Submit | Abort | SetAdmission | SetLimits | Observe | Ack | Stop
+
+
+# --- replica to server -------------------------------------------------------------------------------------
+
+
+class Started(Struct, frozen=True, kw_only=True, tag="started"):
+    replica: str
+    incarnation: int
+    pid: int
+
+
+class Loading(Struct, frozen=True, kw_only=True, tag="loading"):
+    incarnation: int
+    progress: float
+    what: str
+
+
+class Ready(Struct, frozen=True, kw_only=True, tag="ready"):
+    incarnation: int
+    info: RunnerInfo
+    admit_limit: int
+    batch_limit: int
+    max_running: int
+    token_budget: int
+
+
+class TokenOut(Struct, frozen=True, array_like=True):
+    id: str
+    token: int
+    #: Position of the token in the request's output, so that none is repeated or lost unseen.
+    index: int
+
+
+class Admitted(Struct, frozen=True, array_like=True):
+    id: str
+    blocks: int
+    resumed: bool
+
+
+class PreemptedOut(Struct, frozen=True, array_like=True):
+    id: str
+    mode: PreemptMode
+    freed_blocks: int
+    redo_tokens: int
+
+
+class FinishedOut(Struct, frozen=True, array_like=True):
+    id: str
+    reason: FinishReason
+    freed_blocks: int
+    generated_tokens: int
+    error: str | None = None
+
+
+class StepReport(Struct, frozen=True, kw_only=True, tag="step"):
+    incarnation: int
+    step: int
+    duration_s: float
+    running: int
+    waiting: int
+    decode_tokens: int
+    prefill_tokens: int
+    kv_used: int
+    kv_free: int
+    kv_cached: int
+    invariant_violations: int = 0
+    tokens: list[TokenOut] = []
+    admitted: list[Admitted] = []
+    preempted: list[PreemptedOut] = []
+    finished: list[FinishedOut] = []
+
+
+class CoreRow(Struct, frozen=True, array_like=True):
+    """What only the replica knows of a request; the server adds tenant, times and labels."""
+
+    id: str
+    state: RequestState
+    phase: Phase | None
+    computed_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    kv_blocks: int
+    preemptions: int
+    waiting_reason: WaitingReason | None = None
+    behind: str | None = None
+    needs_blocks: int | None = None
+    admissible_blocks: int | None = None
+
+
+class Observation(Struct, frozen=True, kw_only=True, tag="observation"):
+    """One consistent moment between two steps. Rows: running in batch order, then waiting in admission order."""
+
+    incarnation: int
+    step: int
+    kv_used: int
+    kv_free: int
+    kv_cached: int
+    admit_limit: int
+    batch_limit: int
+    max_running: int
+    token_budget: int
+    admission_open: bool
+    #: Seconds since the last step ended; None before the first.
+    step_age_s: float | None
+    waiting_reasons: dict[str, int]
+    preemptions: int
+    invariant_violations: int
+    rows: list[CoreRow]
+    blocks: list[BlockRun] | None = None
+
+
+class Withdrawn(Struct, frozen=True, kw_only=True, tag="withdrawn"):
+    """Waiting requests handed back when admission closed; the server places them elsewhere."""
+
+    incarnation: int
+    ids: list[str]
+
+
+class Refused(Struct, frozen=True, kw_only=True, tag="refused"):
+    """A submitted request that this replica will never run (too long, queue full, admission closed)."""
+
+    incarnation: int
+    id: str
+    code: str
+    message: str
+    numbers: dict[str, float] = {}
+
+
+class LimitsSet(Struct, frozen=True, kw_only=True, tag="limits-set"):
+    incarnation: int
+    call: int
+    old: dict[str, int] = {}
+    new: dict[str, int] = {}
+    error: str | None = None
+
+
+class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
+    incarnation: int
+    error: str
+
+
+FromReplica = Started | Loading | Ready | StepReport | Observation | Withdrawn | Refused | LimitsSet | Failed

@@ -1,0 +1,37 @@
+"""What a runner is: it executes plans and knows nothing of queues."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from infer_engine.core.plan import Plan
+
+
+class RunnerInfo(Struct, frozen=True, kw_only=True):
+    """What a loaded runner tells of itself."""
+
+    model: str
+    vocab_size: int
+    context_length: int
+    #: Blocks in the pool that the runner allocated.
+    kv_blocks: int
+    block_size: int
+    #: 2 x layers x KV heads x head dim x bytes per element.
+    kv_bytes_per_token: int
+    weight_bytes: int
+    device: str
+    dtype: str
+    simulated: bool = False
+
+
+class Runner(Protocol):
+    info: RunnerInfo
+
+    def execute(self, plan: Plan) -> dict[str, int]:
+        """Write the KV of every chunk's tokens into the pool, attend, and return the next token of each chunk that
+        samples, by request id. Raises RuntimeError when the device fails; a single bad request never does."""
+        ...
+
+    def close(self) -> None:
+        """Free what the runner holds."""
+        ...

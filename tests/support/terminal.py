@@ -1,0 +1,148 @@
+"""A real pseudo-terminal with a real screen: runs a full-screen program and reads what an operator would see."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyte
+
+KEYS = {
+    "enter": "\r",
+    "esc": "\x1b",
+    "tab": "\t",
+    "space": " ",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "backspace": "\x7f",
+    "ctrl+c": "\x03",
+}
+
+
+class Terminal:
+    """Owns the child process and ends it. Everything the child writes is kept in ``raw`` (bounded) and drawn into a
+    pyte screen by a reader thread."""
+
+    RAW_LIMIT = 32 * 1024 * 1024
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        columns: int,
+        rows: int,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.columns, self.rows = columns, rows
+        self.screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self.screen)
+        self._lock = threading.Lock()
+        self.raw = bytearray()
+        self.exit_status: int | None = None
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("TEXTUAL", "NO_COLOR", "LINES", "COLUMNS"))}
+        environment |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"} | (env or {})
+        leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.tty_before = termios.tcgetattr(follower)
+        self._follower = follower
+        self.process = subprocess.Popen(
+            list(argv),
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            env=environment,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        self._leader = leader
+        self._reader = threading.Thread(target=self._read, name="terminal-reader", daemon=True)
+        self._stop = threading.Event()
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            ready, _, _ = select.select([self._leader], [], [], 0.05)
+            if not ready:
+                continue
+            try:
+                data = os.read(self._leader, 1 << 16)
+            except OSError:
+                return
+            if not data:
+                return
+            with self._lock:
+                if len(self.raw) < self.RAW_LIMIT:
+                    self.raw += data
+                self._stream.feed(data)
+
+    def send(self, *keys: str) -> None:
+        """Names from KEYS, or text as it stands."""
+        for key in keys:
+            os.write(self._leader, KEYS.get(key, key).encode())
+
+    def resize(self, columns: int, rows: int) -> None:
+        with self._lock:
+            self.columns, self.rows = columns, rows
+            self.screen.resize(rows, columns)
+        fcntl.ioctl(self._leader, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        os.killpg(self.pid, signal.SIGWINCH)
+
+    def lines(self) -> list[str]:
+        with self._lock:
+            return list(self.screen.display)
+
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.lines())
+
+    def wait(self, what: str, seen: Callable[[str], object], timeout_s: float = 30.0) -> str:
+        """Poll the screen until ``seen(text)`` is true; fails with the screen it saw last."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            text = self.text()
+            if seen(text):
+                return text
+            if self.process.poll() is not None:
+                raise AssertionError(f"program ended ({self.process.returncode}) while waiting for {what}:\n{text}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"never saw {what}; the screen was:\n{text}")
+            time.sleep(0.05)
+
+    def wait_for(self, pattern: str, timeout_s: float = 30.0) -> str:
+        return self.wait(f"/{pattern}/", lambda text: re.search(pattern, text, re.MULTILINE), timeout_s)
+
+    def wait_exit(self, timeout_s: float = 15.0) -> int:
+        return self.process.wait(timeout_s)
+
+    def tty_now(self) -> list[object]:
+        return termios.tcgetattr(self._follower)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+            self.process.wait(10)
+        self._stop.set()
+        self._reader.join(5)
+        os.close(self._leader)
+        os.close(self._follower)
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
