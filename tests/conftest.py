@@ -1,6 +1,10 @@
 """Puts ``tests/`` on the path, so that tests share ``support``."""
 
+import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# Read once, when torch loads: idle compute threads sleep, else they starve the servers that tests start.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -176,6 +176,8 @@ class TrafficStatus(Struct, frozen=True):
     in_flight: int = 0
     finished: int = 0
     failed: int = 0
+    #: Arrivals that were skipped because too many were in flight.
+    not_sent: int = 0
     #: Why it stopped by itself, if it did.
     stopped_because: str | None = None
 
@@ -234,7 +236,8 @@ class Requests(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One line of the event feed. Each kind is its own word: a finish is no eviction, a preemption no finish."""
+    """One line of the event feed. Each kind is its own word: a finish is no eviction, a preemption no
+    finish."""
 
     seq: int
     at: float
@@ -269,8 +272,8 @@ class Preempted(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One engine step. What ``finished`` lists was finished by the commit of this step; what ``admitted`` lists
-    was admitted by its plan. So a request finished in step N can be replaced in step N + 1."""
+    """One engine step. What ``finished`` lists was finished by the commit of this step; what ``admitted``
+    lists was admitted by its plan. So a request finished in step N can be replaced in step N + 1."""
 
     replica: str
     incarnation: int
@@ -346,6 +349,10 @@ class StopInjection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     actor: str = ""
 
 
+#: Everything that can be asked.
+Command = Drain | Undrain | SetHeadroom | Cancel | Inject | StopInjection
+
+
 class Effect(Struct, frozen=True, kw_only=True):
     """What a command will do, predicted from live state (a dry run) or just before it was applied."""
 
@@ -409,10 +416,10 @@ class FleetDelta(Struct, frozen=True, kw_only=True, tag="fleet"):
 
 
 class ReplicaFrame(Struct, frozen=True, kw_only=True, tag="frame"):
-    """One replica as of one step: all its parts are from the same moment. A ``None`` part did not change (or was
-    not asked for). In a snapshot ``rows``, ``order`` and ``blocks`` are whole; in deltas ``rows`` and ``blocks``
-    hold what changed, ``removed`` the requests that left, ``order`` the whole new order when it changed: running
-    requests in batch order, then waiting ones in admission order."""
+    """One replica as of one step: all its parts are from the same moment. A ``None`` part did not change
+    (or was not asked for). In a snapshot ``rows``, ``order`` and ``blocks`` are whole; in deltas ``rows``
+    and ``blocks`` hold what changed, ``removed`` the requests that left, ``order`` the whole new order
+    when it changed: running requests in batch order, then waiting ones in admission order."""
 
     replica: str
     step: int
@@ -473,8 +480,9 @@ Delta = (
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
-    """One SSE message: ``id: epoch:seq``, ``event:`` the delta's tag, ``data:`` this struct as JSON. ``prev`` is the
-    ``seq`` of the message sent before it on this connection (0 for the first), so a gap can be seen."""
+    """One SSE message: ``id: epoch:seq``, ``event:`` the delta's tag, ``data:`` this struct as JSON.
+    ``prev`` is the ``seq`` of the message sent before it on this connection (0 for the first), so a gap
+    can be seen."""
 
     epoch: str
     seq: int

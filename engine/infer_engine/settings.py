@@ -1,7 +1,7 @@
 """Every setting once, with its unit, bounds and default.
 
-The command line, the config file and the control API all read this table; a value out of bounds is refused with
-the setting's name, what was given and what is allowed.
+The command line, the config file and the control API all read this table; a value out of bounds is
+refused with the setting's name, what was given and what is allowed.
 """
 
 import os
@@ -21,17 +21,17 @@ DEFAULT_MODEL = "smollm2-135m-instruct"
 class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one replica needs to know. Sent to its process as JSON."""
 
-    model: Annotated[str, Meta(description="the default model's name, a GGUF file, or a Hugging Face directory")] = (
-        DEFAULT_MODEL
-    )
+    model: Annotated[str, Meta(description="the default model's name, or a GGUF file")] = DEFAULT_MODEL
     block_size: Annotated[int, Meta(ge=1, le=256, description="tokens per KV block")] = 16
     kv_blocks: Annotated[
-        int | None,
-        Meta(description="KV blocks per replica; unset: as many as fit its share of memory, at most 1024"),
+        Annotated[int, Meta(ge=1, le=10_000_000)] | None,
+        Meta(description="KV blocks per replica; unset: half of what fits its memory, at most 1024"),
     ] = None
     max_running: Annotated[int, Meta(ge=1, le=4096, description="most sequences in the batch")] = 32
     token_budget: Annotated[int, Meta(ge=1, le=65536, description="most tokens computed per step")] = 256
-    max_waiting: Annotated[int, Meta(ge=0, le=1_000_000, description="most requests in a replica's queue")] = 1024
+    max_waiting: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="most requests in a replica's queue")
+    ] = 1024
     admit_limit_ratio: Annotated[
         float, Meta(gt=0, le=1, description="share of the pool up to which interactive requests are admitted")
     ] = 0.90
@@ -39,19 +39,27 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         float, Meta(gt=0, le=1, description="share of the pool up to which batch requests are admitted")
     ] = 0.65
     max_passes: Annotated[
-        int, Meta(ge=0, le=10_000, description="how often smaller requests may pass a blocked head of the queue")
+        int,
+        Meta(ge=0, le=10_000, description="how often smaller requests may pass a blocked head of the queue"),
     ] = 8
     device: Annotated[Device, Meta(description="auto takes CUDA where there is a GPU")] = "auto"
-    dtype: Annotated[Dtype, Meta(description="auto: fp16-packed weights on CPU; fp32: the reference path")] = "auto"
+    dtype: Annotated[
+        Dtype, Meta(description="auto: fp16-packed weights on CPU; fp32: the reference path")
+    ] = "auto"
     threads: Annotated[
-        int | None, Meta(description="compute threads per replica; unset: cores divided by replicas")
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        Meta(description="compute threads per replica; unset: cores divided by replicas"),
     ] = None
+    # Set by whoever starts several replicas on one machine; not a flag.
+    sharers: Annotated[int, Meta(ge=1, description="replicas that share this machine's memory")] = 1
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the engine server needs to know, the replicas' settings included."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=64, description="the fleet's name on the console")] = "local"
+    name: Annotated[str, Meta(min_length=1, max_length=64, description="the fleet's name on the console")] = (
+        "local"
+    )
     control: Annotated[str | None, Meta(description="unix:///path of the control API's socket")] = None
     listen: Annotated[str, Meta(description="HOST:PORT of the OpenAI gateway; port 0 takes a free one")] = (
         "127.0.0.1:8000"

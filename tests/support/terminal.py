@@ -1,4 +1,4 @@
-"""A real pseudo-terminal with a real screen: runs a full-screen program and reads what an operator would see."""
+"""A real pseudo-terminal with a real screen: runs a program and reads what an operator would see."""
 
 import fcntl
 import os
@@ -31,8 +31,8 @@ KEYS = {
 
 
 class Terminal:
-    """Owns the child process and ends it. Everything the child writes is kept in ``raw`` (bounded) and drawn into a
-    pyte screen by a reader thread."""
+    """Owns the child process and ends it. Everything the child writes is kept in ``raw`` (bounded) and drawn
+    into a pyte screen by a reader thread."""
 
     RAW_LIMIT = 32 * 1024 * 1024
 
@@ -51,7 +51,11 @@ class Terminal:
         self._lock = threading.Lock()
         self.raw = bytearray()
         self.exit_status: int | None = None
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("TEXTUAL", "NO_COLOR", "LINES", "COLUMNS"))}
+        environment = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("TEXTUAL", "NO_COLOR", "LINES", "COLUMNS"))
+        }
         environment |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"} | (env or {})
         leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -118,7 +122,9 @@ class Terminal:
             if seen(text):
                 return text
             if self.process.poll() is not None:
-                raise AssertionError(f"program ended ({self.process.returncode}) while waiting for {what}:\n{text}")
+                raise AssertionError(
+                    f"program ended ({self.process.returncode}) while waiting for {what}:\n{text}"
+                )
             if time.monotonic() > deadline:
                 raise AssertionError(f"never saw {what}; the screen was:\n{text}")
             time.sleep(0.05)

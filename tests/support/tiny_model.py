@@ -1,7 +1,8 @@
-"""Writes a real, tiny, randomly initialised Llama as a GGUF file, for tests that need a model but not its quality.
+"""Writes a real, tiny, randomly initialised Llama as a GGUF file, for tests that need a model but not its
+quality.
 
-It has everything the real one has (byte-level BPE vocabulary and merges, special tokens, ChatML template, tied
-embeddings, grouped-query attention), so it loads through exactly the same code, in milliseconds.
+It has everything the real one has (byte-level BPE vocabulary and merges, special tokens, ChatML template,
+tied embeddings, grouped-query attention), so it loads through exactly the same code, in milliseconds.
 """
 
 from pathlib import Path
@@ -50,8 +51,8 @@ def write_tiny_gguf(
 ) -> Path:
     """Write the model to ``path`` and return it. The same arguments give the same file.
 
-    Its greedy output is varied, mostly printable ASCII, and practically never a special token, so a request runs to
-    its ``max_tokens``. The F32 file is about 0.6 MB.
+    Its greedy output is varied, mostly printable ASCII, and practically never a special token, so a request
+    runs to its ``max_tokens``. The F32 file is about 0.6 MB.
     """
     vocabulary = tiny_vocabulary()
     writer = gguf.GGUFWriter(path, architecture)
@@ -134,7 +135,8 @@ def _tensors(
 
 
 def _loudness(vocabulary: list[str]) -> NDArray[np.float32]:
-    """Row scale of the (tied) output matrix: printable ASCII is likely, other bytes are rare, specials almost never."""
+    """Row scale of the (tied) output matrix: printable ASCII is likely, other bytes are rare, specials almost
+    never."""
 
     def of(token: str) -> float:
         if token in SPECIAL_TOKENS:

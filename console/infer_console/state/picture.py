@@ -1,7 +1,7 @@
 """All that the console knows at one moment, immutable.
 
-The collector thread folds messages into its own state and hands out a new ``Picture`` a few times a second; views
-are pure functions of a picture, so live, paused, past and replayed are the same code.
+The collector thread folds messages into its own state and hands out a new ``Picture`` a few times a second;
+views are pure functions of a picture, so live, paused, past and replayed are the same code.
 """
 
 from array import array
@@ -58,6 +58,8 @@ class Series:
 
     interval_s: float
     values: tuple[float | None, ...] = ()
+    #: Samples ever taken: cells that fold several keep their boundaries while old samples fall off the front.
+    taken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +106,5 @@ class Picture:
     alarms: tuple[Alarm, ...] = ()
     #: Fleet-wide; the same keys as ReplicaPicture.history.
     history: dict[str, Series] = field(default_factory=dict)
+    #: Why no tokens come for ``streams``, empty when they do; server text, not yet safe to print.
+    streams_message: str = ""

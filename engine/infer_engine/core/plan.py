@@ -8,9 +8,9 @@ from infer_engine.protocol import FinishReason, PreemptMode
 
 @dataclass(slots=True)
 class Chunk:
-    """Compute the KV of ``request``'s tokens ``start .. start + count`` (prompt, then output). When ``samples`` is
-    set the chunk reaches the newest known token and the runner returns the next one. ``block_table`` covers
-    ``start + count`` tokens."""
+    """Compute the KV of ``request``'s tokens ``start .. start + count`` (prompt, then output). When
+    ``samples`` is set the chunk reaches the newest known token and the runner returns the next one.
+    ``block_table`` covers ``start + count`` tokens."""
 
     request: Request
     start: int

@@ -3,13 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from infer_engine.protocol import FinishReason, RequestState, Tier, WaitingReason
+from infer_engine.protocol import FinishReason, RequestState, Tier
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """``computed_tokens`` counts tokens whose KV is in the pool; it chases ``len(prompt) + len(output)``, so prefill,
-    chunk, decode and recompute are one case. ``sampling`` is opaque here: only the runner reads it."""
+    """``computed_tokens`` counts tokens whose KV is in the pool; it chases ``len(prompt) + len(output)``, so
+    prefill, chunk, decode and recompute are one case. ``sampling`` is opaque here: only the runner reads
+    it."""
 
     id: str
     prompt: list[int]
@@ -17,6 +18,7 @@ class Request:
     arrival_s: float
     tenant: str = "default"
     tier: Tier = "interactive"
+    #: Higher is more urgent; test traffic is below zero. Decides who is preempted first within a tier.
     priority: int = 0
     stop_token_ids: frozenset[int] = frozenset()
     sampling: Any = None
@@ -25,15 +27,16 @@ class Request:
     output: list[int] = field(default_factory=list)
     state: RequestState = "waiting"
     computed_tokens: int = 0
-    #: Tokens taken from the prefix cache at admission (prefix caching comes with the next issue).
+    #: Tokens taken from the prefix cache at admission: none as long as there is no such cache.
     cached_tokens: int = 0
     block_table: list[int] = field(default_factory=list)
+    #: When it last began to wait here: its arrival, or its preemption.
+    queued_s: float = 0.0
+    #: Its first admission here.
     admitted_s: float | None = None
     preemptions: int = 0
     #: How often a later request was admitted while this one was the blocked head.
     passed: int = 0
-    waiting_reason: WaitingReason | None = None
-    behind: str | None = None
     finish_reason: FinishReason | None = None
     error: str | None = None
 

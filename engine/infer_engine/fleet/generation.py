@@ -1,7 +1,7 @@
 """One request's truth: what was asked, what has been generated so far, how it ended.
 
-It belongs to the server, not to a replica: replicas are disposable. Readers (the client's stream, token taps) keep a
-cursor into ``emitted`` and wait for more, so there is no queue that could grow.
+It belongs to the server, not to a replica: replicas are disposable. Readers (the client's stream, token
+taps) keep a cursor into ``emitted`` and wait for more, so there is no queue that could grow.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSpec:
-    """What a client (or the traffic injector) asks of the fleet; already validated, templated and tokenized."""
+    """What a client (or the traffic injector) asks of the fleet; already validated, templated and
+    tokenized."""
 
     prompt: tuple[int, ...]
     max_tokens: int
@@ -38,7 +39,8 @@ class GenerationSpec:
 
 @dataclass(slots=True, eq=False)
 class Generation:
-    """Times are the server's monotonic clock. ``emitted`` only grows; once ``finish_reason`` is set nothing changes."""
+    """Times are the server's monotonic clock. ``emitted`` only grows; once ``finish_reason`` is set
+    nothing changes."""
 
     id: str
     spec: GenerationSpec
@@ -71,7 +73,8 @@ class Generation:
                 waiter.set_result(None)
 
     async def beyond(self, cursor: int, timeout_s: float) -> bool:
-        """Wait until there are tokens after ``cursor`` or the generation ended; False when the time is up first."""
+        """Wait until there are tokens after ``cursor`` or the generation ended; False when the time is up
+        first."""
         if len(self.emitted) > cursor or self.finished:
             return True
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

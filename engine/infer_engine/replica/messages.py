@@ -1,14 +1,15 @@
 """What the engine server and a replica process say to each other: msgpack over ZeroMQ, one struct a message.
 
-Server side ROUTER, replica side DEALER. Every replica message carries its ``incarnation``; the server ignores those
-of an older one and ends their sender. A replica keeps at most ``CREDIT`` step reports unacknowledged, then it waits:
-nothing is dropped unseen and nothing grows without bound.
+Server side ROUTER, replica side DEALER. Every replica message carries its ``incarnation``; the server
+ignores those of an older one and ends their sender. A replica keeps at most ``CREDIT`` step reports
+unacknowledged, then it waits: nothing is dropped unseen and nothing grows without bound.
 """
 
 from msgspec import Struct
 
+from infer_engine.core.observe import CoreRow
 from infer_engine.model.sampling import Sampling
-from infer_engine.protocol import BlockRun, FinishReason, Phase, PreemptMode, RequestState, Tier, WaitingReason
+from infer_engine.protocol import BlockRun, FinishReason, PreemptMode, Tier
 from infer_engine.runner.runner import RunnerInfo
 from infer_engine.settings import ReplicaSettings
 
@@ -17,7 +18,8 @@ CREDIT = 256
 
 
 class ReplicaConfig(Struct, frozen=True, kw_only=True):
-    """First and only line on the replica's stdin, as JSON. The pipe then stays open: EOF means the parent died."""
+    """First and only line on the replica's stdin, as JSON. The pipe then stays open: EOF means the parent
+    died."""
 
     replica: str
     incarnation: int
@@ -43,6 +45,8 @@ class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
     synthetic: bool = False
     #: Seconds the request had waited before it was sent here.
     waited_s: float = 0.0
+    #: When it arrived, on the server's clock: keeps the order of those that arrived almost at once.
+    arrived_s: float | None = None
 
 
 class Abort(Struct, frozen=True, kw_only=True, tag="abort"):
@@ -59,7 +63,8 @@ class SetAdmission(Struct, frozen=True, kw_only=True, tag="admission"):
 
 
 class SetLimits(Struct, frozen=True, kw_only=True, tag="limits"):
-    """Applied whole between two steps, or refused whole. Limits are blocks. ``call`` pairs the LimitsSet answer."""
+    """Applied whole between two steps, or refused whole. Limits are blocks. ``call`` pairs the LimitsSet
+    answer."""
 
     call: int
     admit_limit: int | None = None
@@ -156,25 +161,9 @@ class StepReport(Struct, frozen=True, kw_only=True, tag="step"):
     finished: list[FinishedOut] = []
 
 
-class CoreRow(Struct, frozen=True, array_like=True):
-    """What only the replica knows of a request; the server adds tenant, times and labels."""
-
-    id: str
-    state: RequestState
-    phase: Phase | None
-    computed_tokens: int
-    cached_tokens: int
-    generated_tokens: int
-    kv_blocks: int
-    preemptions: int
-    waiting_reason: WaitingReason | None = None
-    behind: str | None = None
-    needs_blocks: int | None = None
-    admissible_blocks: int | None = None
-
-
 class Observation(Struct, frozen=True, kw_only=True, tag="observation"):
-    """One consistent moment between two steps. Rows: running in batch order, then waiting in admission order."""
+    """One consistent moment between two steps. Rows: running in batch order, then waiting in admission
+    order."""
 
     incarnation: int
     step: int

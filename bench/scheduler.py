@@ -1,0 +1,147 @@
+"""Microseconds that the core takes per step, by batch size and queue length, with a runner that does nothing.
+
+``python bench/scheduler.py`` prints one JSON document: ``step`` (plan and commit), and what a look costs
+(``rows``, ``blocks``, ``reasons``). Medians over steps of several rounds.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+from infer_engine.core.blocks import BlockPool
+from infer_engine.core.limits import Limits
+from infer_engine.core.observe import block_runs, rows
+from infer_engine.core.plan import Plan
+from infer_engine.core.request import Request
+from infer_engine.core.scheduler import Scheduler
+
+BLOCKS = 31_000
+RUNNING = (16, 64, 256)
+WAITING = (100, 10_000)
+#: Rows an observation carries of the queue.
+SHOWN_WAITING = 200
+
+
+def loaded(running: int, waiting: int) -> Scheduler:
+    """A scheduler with ``running`` sequences decoding and ``waiting`` requests queued behind a full batch, a
+    third of which end and are replaced every so often."""
+    limits = Limits(
+        admit_limit=BLOCKS, batch_limit=BLOCKS, max_running=running, token_budget=8192, max_waiting=1_000_000
+    )
+    scheduler = Scheduler(BlockPool(BLOCKS, 16), limits, context_length=100_000)
+    for index in range(running + waiting):
+        add(scheduler, index)
+    for _ in range(40):
+        plan = scheduler.step(0.0)
+        scheduler.commit(tokens_of(plan), 0.0)
+    return scheduler
+
+
+def add(scheduler: Scheduler, index: int) -> None:
+    prompt = list(range(100 + index * 37 % 900))
+    request = Request(
+        id=f"r{index}", prompt=prompt, max_tokens=100 + index * 53 % 400, arrival_s=float(index)
+    )
+    scheduler.add(request, 0.0)
+
+
+def tokens_of(plan: Plan) -> dict[str, int]:
+    return {chunk.request.id: 7 for chunk in plan.chunks if chunk.samples}
+
+
+def step_us(running: int, waiting: int, steps: int) -> float:
+    """Median of one plan and its commit; the queue is kept at its length."""
+    scheduler = loaded(running, waiting)
+    serial = running + waiting
+    taken: list[float] = []
+    for _ in range(steps):
+        while len(scheduler.waiting) < waiting:
+            add(scheduler, serial)
+            serial += 1
+        began = perf_counter_ns()
+        plan = scheduler.step(0.0)
+        planned = perf_counter_ns()
+        tokens = tokens_of(plan)
+        executed = perf_counter_ns()
+        scheduler.commit(tokens, 0.0)
+        taken.append((perf_counter_ns() - executed + planned - began) / 1000)
+    return statistics.median(taken)
+
+
+def look_us(scheduler: Scheduler, look: Callable[[Scheduler], Any], times: int) -> float:
+    taken: list[float] = []
+    for _ in range(times):
+        began = perf_counter_ns()
+        look(scheduler)
+        taken.append((perf_counter_ns() - began) / 1000)
+    return statistics.median(taken)
+
+
+def result(measure: str, value: float, wanted: float | None = None) -> dict[str, Any]:
+    met = None if wanted is None else value <= wanted
+    return {
+        "measure": measure,
+        "value": round(value, 1),
+        "unit": "us",
+        "against": None if wanted is None else "bound",
+        "ratio": None if wanted is None else round(value / wanted, 3),
+        "wanted": wanted,
+        "met": met,
+    }
+
+
+def growth(measure: str, value: float, wanted: float) -> dict[str, Any]:
+    return {
+        "measure": measure,
+        "value": round(value, 2),
+        "unit": "ratio",
+        "against": "itself",
+        "ratio": round(value, 2),
+        "wanted": wanted,
+        "met": value <= wanted,
+    }
+
+
+def measure(steps: int, rounds: int) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
+    step: dict[tuple[int, int], float] = {}
+    for running in RUNNING:
+        for waiting in WAITING:
+            value = statistics.median(step_us(running, waiting, steps) for _ in range(rounds))
+            step[running, waiting] = value
+            wanted = 1000.0 if running == 256 else None
+            results.append(result(f"step, {running} running, {waiting} waiting", value, wanted))
+    few, many = WAITING
+    results.append(growth("step growth, 100 to 10000 waiting at 256", step[256, many] / step[256, few], 1.2))
+    results.append(growth("step growth, 16 to 256 running", step[256, few] / step[16, few], 16.0))
+    scheduler = loaded(256, 10_000)
+    looks: dict[str, Callable[[Scheduler], Any]] = {
+        f"rows of 256 running and {SHOWN_WAITING} waiting": lambda scheduler: rows(scheduler, SHOWN_WAITING),
+        f"block runs of {BLOCKS} blocks, 256 running": block_runs,
+        "reason counts of 10000 waiting": lambda scheduler: scheduler.admission.reason_counts(),
+    }
+    results += [result(name, look_us(scheduler, look, 9 * rounds)) for name, look in looks.items()]
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--steps", type=int, default=300, help="steps measured per round (default 300)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds per figure (default 3)")
+    options = parser.parse_args()
+    machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+    document = {"version": 1, "machine": machine, "results": measure(options.steps, options.rounds)}
+    json.dump(document, sys.stdout)
+    print()
+
+
+if __name__ == "__main__":
+    main()

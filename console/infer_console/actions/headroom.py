@@ -1,0 +1,104 @@
+"""Move a mark of the pool: how much stays free of new admissions."""
+
+from typing import cast
+
+from infer_engine.protocol import Command, SetHeadroom, Tier
+
+from infer_console.actions.action import REASON, Action, number, text
+from infer_console.actions.params import Amount, Param, Values, show_duration
+from infer_console.state.picture import Picture, ReplicaPicture
+
+MAX_REVERT_S = 86_400.0
+
+
+def _build(target: str | None, values: Values) -> Command:
+    amount = values.get("headroom")
+    given = amount if isinstance(amount, Amount) else Amount()
+    return SetHeadroom(
+        replica=target,
+        percent=given.percent,
+        blocks=given.blocks,
+        tier=cast(Tier, text(values, "tier")),
+        revert_after_s=number(values, "revert_after"),
+        reason=text(values, "reason"),
+    )
+
+
+def _refuse(picture: Picture, target: str | None) -> str | None:
+    if target is not None and target not in picture.replicas:
+        return f"there is no replica {target}"
+    if not picture.replicas:
+        return "there is no replica"
+    return None
+
+
+def new_limit(total: int, amount: Amount) -> int:
+    """The mark, in blocks, that leaves ``amount`` free of a pool of ``total``; never below 0."""
+    headroom = amount.blocks if amount.blocks is not None else round(total * (amount.percent or 0.0) / 100)
+    return max(0, total - headroom)
+
+
+def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
+    amount = values.get("headroom")
+    if not isinstance(amount, Amount):
+        return []
+    tier = text(values, "tier") or "interactive"
+    shown = {name: each for name, each in picture.replicas.items() if target in (None, name)}
+    lines = [line for name, each in shown.items() for line in _replica_effect(name, each, amount, tier)]
+    lines.append(
+        "it changes admission only: nobody running is evicted, and a replica with nothing running ignores it"
+    )
+    revert_s = number(values, "revert_after")
+    if revert_s is not None:
+        lines.append(f"goes back by itself after {show_duration(revert_s)}")
+    return lines
+
+
+def _replica_effect(name: str, shown: ReplicaPicture, amount: Amount, tier: str) -> list[str]:
+    kv = shown.status.kv
+    old = kv.batch_limit if tier == "batch" else kv.admit_limit
+    if kv.total is None or old is None:
+        return [f"{name}: its pool is not known yet"]
+    new = new_limit(kv.total, amount)
+    share = f"{1 - new / kv.total:.0%}" if kv.total else "–"
+    change = "admits fewer" if new < old else "admits more" if new > old else "changes nothing"
+    lines = [
+        f"{name}: {tier} admitted up to {new} of {kv.total} blocks (now {old}), headroom {share}: {change}"
+    ]
+    if kv.used is not None and kv.used >= new:
+        lines.append(f"{name}: {kv.used} used already, so none is admitted until fewer than {new} are")
+    return lines
+
+
+HEADROOM = Action(
+    key="H",
+    name="headroom",
+    title="Headroom",
+    danger="undoable",
+    target="replica or fleet",
+    capability="headroom",
+    params=(
+        Param(
+            name="headroom",
+            kind="amount",
+            label="headroom",
+            hint="like 10% or 50b: more headroom admits fewer, less admits more",
+        ),
+        Param(
+            name="tier", kind="choice", label="tier", default="interactive", choices=("interactive", "batch")
+        ),
+        Param(
+            name="revert_after",
+            kind="duration",
+            label="revert after",
+            lowest=1.0,
+            highest=MAX_REVERT_S,
+            optional=True,
+            hint="like 10m; empty: stays",
+        ),
+        REASON,
+    ),
+    build=_build,
+    effect=_effect,
+    refusal=_refuse,
+)

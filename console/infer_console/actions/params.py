@@ -1,0 +1,144 @@
+"""What an action asks of the operator, and how their words become values."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+ParamKind = Literal["choice", "number", "duration", "amount", "text", "flag"]
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Headroom as it was asked for: a share of the pool in percent, or blocks."""
+
+    percent: float | None = None
+    blocks: int | None = None
+
+
+#: Durations are seconds; an optional parameter left out is None.
+Value = str | float | bool | Amount | None
+Values = Mapping[str, Value]
+#: What an operator gave: text, or a box that is ticked or not.
+Given = Mapping[str, str | bool | None]
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", re.ASCII)
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(%|b)?", re.ASCII)
+NEVER = "none"
+
+
+class ParamError(ValueError):
+    """A value was refused. ``str()`` names the parameter, what was given and what is allowed."""
+
+    def __init__(self, name: str, given: object, allowed: str) -> None:
+        super().__init__(f"{name}: {given!r} was given, allowed is {allowed}")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param:
+    """One field of a dialog, one option of the command line. Bounds are those that the server enforces; for a
+    duration they are seconds, for text the most characters."""
+
+    name: str
+    kind: ParamKind
+    label: str
+    default: str | bool | None = None
+    choices: tuple[str, ...] = ()
+    lowest: float = 0.0
+    highest: float = math.inf
+    #: May be left out; a duration may then also be ``none``.
+    optional: bool = False
+    hint: str = ""
+
+    def parse(self, given: str | bool | None) -> Value:
+        """Raise ParamError for what does not fit; what is missing takes the default."""
+        if given is None or given == "":
+            given = self.default
+        if self.kind == "flag":
+            return bool(given)
+        if given is None or given is True or given is False:
+            if self.optional or self.kind == "text":
+                return "" if self.kind == "text" else None
+            raise ParamError(self.name, given, self.allowed())
+        return self._parse_text(given.strip())
+
+    def allowed(self) -> str:
+        """What may be given, in words."""
+        match self.kind:
+            case "choice":
+                return " or ".join(self.choices)
+            case "duration":
+                bounds = f"a duration like 30s, 5m or 1h, from {show_duration(self.lowest)}"
+                bounds += f" to {show_duration(self.highest)}" if math.isfinite(self.highest) else " on"
+                return f"{bounds}, or {NEVER}" if self.optional else bounds
+            case "amount":
+                return "a percentage of the pool like 10%, or blocks like 50b"
+            case "text":
+                return f"at most {self.highest:g} printable characters"
+            case _:
+                return f"a number from {self.lowest:g} to {self.highest:g}"
+
+    def _parse_text(self, given: str) -> Value:
+        match self.kind:
+            case "choice":
+                if given not in self.choices:
+                    raise ParamError(self.name, given, self.allowed())
+                return given
+            case "text":
+                if len(given) > self.highest or not given.isprintable():
+                    raise ParamError(self.name, given[:40], self.allowed())
+                return given
+            case "amount":
+                return self._parse_amount(given)
+            case "duration":
+                if self.optional and given == NEVER:
+                    return None
+                return self._bounded(given, parse_duration(given))
+            case _:
+                return self._bounded(given, _number(given))
+
+    def _parse_amount(self, given: str) -> Amount:
+        found = _AMOUNT.fullmatch(given)
+        if found is None:
+            raise ParamError(self.name, given, self.allowed())
+        number, unit = found.groups()
+        if unit == "b":
+            if "." in number:
+                raise ParamError(self.name, given, "a whole number of blocks")
+            return Amount(blocks=int(number[:12]))
+        if float(number) > 100:
+            raise ParamError(self.name, given, "0% to 100%")
+        return Amount(percent=float(number))
+
+    def _bounded(self, given: str, value: float | None) -> float:
+        if value is None or not self.lowest <= value <= self.highest:
+            raise ParamError(self.name, given, self.allowed())
+        return value
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of ``30``, ``30s``, ``1.5s``, ``5m``, ``1h``, ``1h30m``; None when it is no duration."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if not text.strip() or found is None or not any(found.groups()):
+        return None
+    hours, minutes, seconds = found.groups()
+    return int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds or 0)
+
+
+def show_duration(seconds: float) -> str:
+    """``90`` as ``1m30s``."""
+    if seconds < 60:
+        return f"{seconds:g}s"
+    hours, rest = divmod(round(seconds), 3600)
+    minutes, left = divmod(rest, 60)
+    return "".join(f"{count}{unit}" for count, unit in ((hours, "h"), (minutes, "m"), (left, "s")) if count)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,112 @@
+"""Inject test traffic, and stop it."""
+
+from typing import cast
+
+from infer_engine.protocol import Command, Inject, StopInjection, Tier
+
+from infer_console.actions.action import REASON, Action, number, text
+from infer_console.actions.params import Param, Values, show_duration
+from infer_console.state.picture import Picture
+
+PROFILES = ("chat", "long-context", "burst", "mixed")
+MAX_RATE_PER_S = 50.0
+MAX_DURATION_S = 600.0
+
+
+def _build_inject(_target: str | None, values: Values) -> Command:
+    return Inject(
+        profile=text(values, "profile"),
+        rate_per_s=number(values, "rate") or 1.0,
+        duration_s=number(values, "duration") or 60.0,
+        tier=cast(Tier, text(values, "tier")),
+        reason=text(values, "reason"),
+    )
+
+
+def _build_stop(_target: str | None, values: Values) -> Command:
+    return StopInjection(reason=text(values, "reason"))
+
+
+def _refuse_inject(picture: Picture, _target: str | None) -> str | None:
+    if picture.fleet is not None and picture.fleet.traffic.running:
+        return f"{picture.fleet.traffic.profile} traffic is running already; stop it first"
+    return None
+
+
+def _refuse_stop(picture: Picture, _target: str | None) -> str | None:
+    if picture.fleet is not None and not picture.fleet.traffic.running:
+        return "no test traffic is running"
+    return None
+
+
+def _inject_effect(picture: Picture, _target: str | None, values: Values) -> list[str]:
+    rate, duration_s = number(values, "rate"), number(values, "duration")
+    if rate is None or duration_s is None:
+        return []
+    lines = [
+        f"about {rate * duration_s:.0f} {text(values, 'profile')} requests in {show_duration(duration_s)},"
+        f" {rate:g} a second, tier {text(values, 'tier')}",
+        "marked synthetic, of lowest priority, and kept out of the latency figures of users",
+    ]
+    ready = [name for name, shown in picture.replicas.items() if shown.status.state == "ready"]
+    lines.append(f"served by {', '.join(ready)}" if ready else "no replica is ready: the requests will wait")
+    waiting = picture.totals.waiting if picture.totals else None
+    if waiting:
+        lines.append(f"{waiting} requests wait already")
+    return lines
+
+
+def _stop_effect(picture: Picture, _target: str | None, _values: Values) -> list[str]:
+    traffic = picture.fleet.traffic if picture.fleet else None
+    in_flight = f"{traffic.in_flight} in flight are cancelled" if traffic else "those in flight are cancelled"
+    return ["no more test requests are sent", in_flight]
+
+
+INJECT = Action(
+    key="I",
+    name="inject",
+    title="Inject test traffic",
+    danger="safe",
+    target="fleet",
+    capability="inject",
+    params=(
+        Param(name="profile", kind="choice", label="profile", default="chat", choices=PROFILES),
+        Param(
+            name="rate",
+            kind="number",
+            label="requests a second",
+            default="1",
+            lowest=0.01,
+            highest=MAX_RATE_PER_S,
+        ),
+        Param(
+            name="duration",
+            kind="duration",
+            label="for",
+            default="1m",
+            lowest=1.0,
+            highest=MAX_DURATION_S,
+            hint="like 30s or 5m",
+        ),
+        Param(
+            name="tier", kind="choice", label="tier", default="interactive", choices=("interactive", "batch")
+        ),
+        REASON,
+    ),
+    build=_build_inject,
+    effect=_inject_effect,
+    refusal=_refuse_inject,
+)
+
+STOP_INJECT = Action(
+    key="I",
+    name="stop-inject",
+    title="Stop test traffic",
+    danger="safe",
+    target="fleet",
+    capability="inject",
+    params=(REASON,),
+    build=_build_stop,
+    effect=_stop_effect,
+    refusal=_refuse_stop,
+)

@@ -1,0 +1,190 @@
+"""Verbs that act on one thing: drain, undrain, cancel."""
+
+import asyncio
+import math
+import time
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from infer_engine.protocol import CommandResult, Operation
+
+from infer_console.actions.action import Action
+from infer_console.actions.cancel import CANCEL
+from infer_console.actions.drain import DRAIN, UNDRAIN
+from infer_console.actions.params import Given, ParamError, Values
+from infer_console.cli import codes
+from infer_console.cli.call import call, is_read_only
+from infer_console.cli.options import add_options, given_options
+from infer_console.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from infer_console.sources.client import EngineClient
+
+#: How often a waiting verb asks how far the operation is.
+FOLLOW_PERIOD_S = 0.25
+#: How long after its deadline an operation that ends what is left may take.
+DEADLINE_GRACE_S = 30.0
+#: For operations without a deadline, which take no time.
+SHORT_TIMEOUT_S = 60.0
+
+
+def act(arguments: Namespace, action: Action, target: str | None, given: Given, *, wait: bool) -> int:
+    """Parse, send, print; with ``wait`` follow the operation to its end."""
+    from infer_console.cli.output import complain
+
+    try:
+        values = action.parse(given)
+    except ParamError as error:
+        complain(str(error))
+        return codes.USAGE
+    if not arguments.dry_run and is_read_only(arguments):
+        return codes.DENIED
+    return call(arguments, lambda client: _send(client, arguments, action, target, values, wait=wait))
+
+
+async def _send(
+    client: "EngineClient",
+    arguments: Namespace,
+    action: Action,
+    target: str | None,
+    values: Values,
+    *,
+    wait: bool,
+) -> int:
+    from infer_console.cli.output import note, print_json
+    from infer_console.sources.client import actor
+
+    command = action.command(target, values, actor=actor(), dry_run=arguments.dry_run)
+    result = await client.command(command, target)
+    for warning in result.effect.warnings:
+        note(f"warning: {warning}")
+    operation = result.operation
+    code = codes.OK
+    if operation is not None and wait:
+        operation, code = await follow(client, operation)
+        result = CommandResult(operation=operation, effect=result.effect)
+    if arguments.json:
+        print_json({"version": 1, "operation": result.operation, "effect": result.effect})
+    else:
+        _print_result(action, result)
+    return code
+
+
+def _print_result(action: Action, result: CommandResult) -> None:
+    from infer_console.cli.output import print_line
+
+    operation = result.operation
+    if operation is None:
+        for line in result.effect.summary:
+            print_line(line)
+        return
+    message = f": {operation.message}" if operation.message else ""
+    print_line(f"{operation.id} {action.name} {operation.target} {operation.phase}{message}")
+
+
+async def follow(client: "EngineClient", operation: Operation) -> tuple[Operation, int]:
+    """Ask how far it is until it has ended, or until its deadline passed without that. It goes on whatever
+    happens to us, and whoever stops waiting is told so."""
+    from infer_console.cli.output import note
+    from infer_console.sources.failures import UnreachableError
+
+    try:
+        operation = await _until_ended(client, operation)
+    except (asyncio.CancelledError, UnreachableError):
+        note(f"{operation.id} goes on by itself")
+        raise
+    match operation.phase:
+        case "succeeded":
+            return operation, codes.OK
+        case "failed":
+            return operation, codes.ERROR
+        case "cancelled":
+            return operation, codes.CONFLICT
+        case _:
+            note(f"{operation.id} has not ended in time; it goes on by itself")
+            return operation, codes.TIMED_OUT
+
+
+async def _until_ended(client: "EngineClient", operation: Operation) -> Operation:
+    """The operation when it has ended, or as it was when the patience for it did."""
+    from infer_console.cli.output import note
+
+    give_up_s = time.monotonic() + _patience_s(operation)
+    said = ""
+    while operation.phase in ("pending", "running") and time.monotonic() <= give_up_s:
+        line = _progress(operation)
+        if line != said:
+            note(line)
+            said = line
+        await asyncio.sleep(FOLLOW_PERIOD_S)
+        operation = await client.operation(operation.id)
+    return operation
+
+
+def _patience_s(operation: Operation) -> float:
+    if operation.deadline_at is None:
+        return (
+            math.inf if operation.kind == "drain" else SHORT_TIMEOUT_S
+        )  # a drain was asked to take its time
+    grace_s = DEADLINE_GRACE_S if operation.params.get("on_deadline") == "cancel" else 1.0
+    return max(0.0, operation.deadline_at - time.time()) + grace_s
+
+
+def _progress(operation: Operation) -> str:
+    done = "" if operation.total is None else f" {operation.done} of {operation.total} done"
+    blocked = f", waiting for {operation.blocked_by[0]}" if operation.blocked_by else ""
+    more = f" and {len(operation.blocked_by) - 1} more" if len(operation.blocked_by) > 1 else ""
+    return f"{operation.id} {operation.kind} {operation.target}{done}{blocked}{more}"
+
+
+def _drain(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain
+
+    given = given_options(arguments, DRAIN)
+    if given.get("mode") == "migrate":
+        complain("--mode migrate is not available yet: requests cannot be moved; use wait or cancel")
+        return codes.USAGE
+    return act(arguments, DRAIN, arguments.id, given, wait=not arguments.no_wait)
+
+
+def _undrain(arguments: Namespace) -> int:
+    return act(arguments, UNDRAIN, arguments.id, given_options(arguments, UNDRAIN), wait=True)
+
+
+def _cancel(arguments: Namespace) -> int:
+    return act(arguments, CANCEL, arguments.id, given_options(arguments, CANCEL), wait=True)
+
+
+def _drain_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("id", metavar="REPLICA")
+    add_options(parser, DRAIN)
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return when it has begun; it goes on by itself"
+    )
+
+
+def _undrain_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("id", metavar="REPLICA")
+    add_options(parser, UNDRAIN)
+
+
+def _cancel_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="the request's id")
+    add_options(parser, CANCEL)
+
+
+VERBS = (
+    Verb(
+        name="drain",
+        help="let a replica finish and take no more; returns when it is drained",
+        arguments=_drain_arguments,
+        run=_drain,
+    ),
+    Verb(
+        name="undrain",
+        help="take a drained or draining replica back",
+        arguments=_undrain_arguments,
+        run=_undrain,
+    ),
+    Verb(name="cancel", help="end one request", arguments=_cancel_arguments, run=_cancel),
+)

@@ -1,0 +1,177 @@
+"""Verbs that look: status, replicas, requests, blocks, events, operations."""
+
+import asyncio
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from infer_engine.protocol import PROTOCOL_VERSION, RequestState, Status
+
+from infer_console.cli import codes
+from infer_console.cli.call import call
+from infer_console.cli.verb import Verb, json_option
+
+if TYPE_CHECKING:
+    from infer_console.sources.client import EngineClient
+
+Document = TypeVar("Document")
+
+WATCH_PERIOD_S = 2.0
+MAX_EVENTS = 10_000
+
+
+def _status(arguments: Namespace) -> int:
+    from infer_console.cli.output import print_json
+    from infer_console.cli.tables import print_status
+
+    async def work(client: "EngineClient") -> int:
+        while True:
+            status = with_alarms(await client.state())
+            if arguments.json:
+                print_json(status)
+            else:
+                print_status(status)
+            if not arguments.watch:
+                return codes.OK
+            print(flush=True)
+            await asyncio.sleep(WATCH_PERIOD_S)
+
+    return call(arguments, work)
+
+
+def with_alarms(status: Status) -> Status:
+    """The server's status with what the diagnosis makes of it."""
+    import msgspec
+
+    from infer_console.diagnosis.alarms import find_alarms
+    from infer_console.state.picture import Link, Picture, ReplicaPicture
+
+    picture = Picture(
+        at=0.0,
+        link=Link(url="", state="live", age_s=0.0),
+        fleet=status.fleet,
+        totals=status.totals,
+        replicas={replica.id: ReplicaPicture(status=replica) for replica in status.replicas},
+    )
+    return msgspec.structs.replace(status, alarms=[*status.alarms, *find_alarms(picture)])
+
+
+def _replicas(arguments: Namespace) -> int:
+    from infer_console.cli.tables import print_replicas
+
+    async def fetch(client: "EngineClient") -> dict[str, Any]:
+        return {"version": PROTOCOL_VERSION, "replicas": (await client.state()).replicas}
+
+    return _show(arguments, fetch, lambda found: print_replicas(found["replicas"]))
+
+
+def _requests(arguments: Namespace) -> int:
+    from infer_console.cli.tables import print_requests
+
+    return _show(
+        arguments,
+        lambda client: client.requests(arguments.state, arguments.replica),
+        lambda found: print_requests(found.requests),
+    )
+
+
+def _blocks(arguments: Namespace) -> int:
+    from infer_console.cli.tables import print_blocks
+
+    return _show(arguments, lambda client: client.blocks(arguments.id), print_blocks)
+
+
+def _events(arguments: Namespace) -> int:
+    from infer_console.cli.tables import print_events
+
+    return _show(
+        arguments, lambda client: client.events(arguments.limit), lambda found: print_events(found.events)
+    )
+
+
+def _operations(arguments: Namespace) -> int:
+    from infer_console.cli.tables import print_operations
+
+    return _show(
+        arguments, lambda client: client.operations(), lambda found: print_operations(found.operations)
+    )
+
+
+def _show(
+    arguments: Namespace,
+    fetch: Callable[["EngineClient"], Awaitable[Document]],
+    print_table: Callable[[Document], None],
+) -> int:
+    """Fetch a document once and print it, as JSON or for a person."""
+    from infer_console.cli.output import print_json
+
+    async def work(client: "EngineClient") -> int:
+        document = await fetch(client)
+        if arguments.json:
+            print_json(document)
+        else:
+            print_table(document)
+        return codes.OK
+
+    return call(arguments, work)
+
+
+def _status_arguments(parser: ArgumentParser) -> None:
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    either.add_argument(
+        "--watch", action="store_true", help=f"again every {WATCH_PERIOD_S:g} s, until ctrl-C"
+    )
+
+
+def _requests_arguments(parser: ArgumentParser) -> None:
+    json_option(parser)
+    parser.add_argument("--state", choices=get_args(RequestState), help="only those in this state")
+    parser.add_argument("--replica", metavar="REPLICA", help="only those of this replica")
+
+
+def _blocks_arguments(parser: ArgumentParser) -> None:
+    json_option(parser)
+    parser.add_argument("id", metavar="REPLICA")
+
+
+def _events_arguments(parser: ArgumentParser) -> None:
+    json_option(parser)
+    parser.add_argument(
+        "--limit",
+        type=_limit,
+        default=100,
+        metavar="N",
+        help=f"the newest N, at most {MAX_EVENTS} (default 100)",
+    )
+
+
+def _limit(given: str) -> int:
+    if not (given.isascii() and given.isdigit()) or not 1 <= int(given[:9]) <= MAX_EVENTS:
+        raise ArgumentTypeError(f"{given!r} was given, allowed is a whole number from 1 to {MAX_EVENTS}")
+    return int(given)
+
+
+VERBS = (
+    Verb(
+        name="status",
+        help="the fleet, its replicas and alarms",
+        arguments=_status_arguments,
+        run=_status,
+    ),
+    Verb(name="replicas", help="one line per replica", arguments=json_option, run=_replicas),
+    Verb(
+        name="requests",
+        help="who runs and who waits, and why",
+        arguments=_requests_arguments,
+        run=_requests,
+    ),
+    Verb(name="blocks", help="a replica's KV block map", arguments=_blocks_arguments, run=_blocks),
+    Verb(name="events", help="what happened, oldest first", arguments=_events_arguments, run=_events),
+    Verb(
+        name="operations",
+        help="commands under way and done, newest first",
+        arguments=json_option,
+        run=_operations,
+    ),
+)

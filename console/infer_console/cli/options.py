@@ -1,0 +1,29 @@
+"""The options of an action, from the registry that the dialogs use too."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace
+
+from infer_console.actions.action import Action
+from infer_console.actions.params import Given
+
+
+def add_options(parser: ArgumentParser, action: Action, leave_out: tuple[str, ...] = ()) -> None:
+    """One ``--option`` per parameter; their words are checked by the action, not here."""
+    for param in action.params:
+        if param.name in leave_out:
+            continue
+        option = f"--{param.name.replace('_', '-')}"
+        text = (param.label + (f" ({param.hint})" if param.hint else "")).replace("%", "%%")
+        if param.kind == "flag":
+            parser.add_argument(option, dest=param.name, action="store_true", default=SUPPRESS, help=text)
+            continue
+        default = f"; default {param.default}" if param.default else ""
+        metavar = "|".join(param.choices) if param.choices else param.kind.upper()
+        parser.add_argument(option, dest=param.name, default=SUPPRESS, metavar=metavar, help=text + default)
+    parser.add_argument("--dry-run", action="store_true", help="say what it would do, and do nothing")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def given_options(arguments: Namespace, action: Action) -> Given:
+    """What was given on the command line, by parameter name."""
+    words = vars(arguments)
+    return {param.name: words[param.name] for param in action.params if param.name in words}

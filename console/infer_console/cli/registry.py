@@ -1,0 +1,13 @@
+"""All verbs, in the order in which the help lists them."""
+
+from infer_console.cli import act, headroom, look, serve, traffic, wait
+from infer_console.cli.verb import Verb
+
+VERBS: tuple[Verb, ...] = (
+    *serve.VERBS,
+    *look.VERBS,
+    *wait.VERBS,
+    *act.VERBS,
+    *headroom.VERBS,
+    *traffic.VERBS,
+)

@@ -1,0 +1,114 @@
+"""serve: the engine server alone, in this process's place."""
+
+import os
+import re
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from infer_engine.settings import (
+    ReplicaSettings,
+    ServerSettings,
+    SettingsError,
+    default_control_socket,
+    validate,
+)
+
+from infer_console.cli import codes
+from infer_console.cli.verb import Verb
+
+#: Option, the setting it sets, its metavar. Defaults, bounds and descriptions are the settings' own.
+SERVER_OPTIONS = (
+    ("--control", "control", "unix:///path"),
+    ("--listen", "listen", "HOST:PORT"),
+    ("--replicas", "replicas", "N"),
+    ("--name", "name", "NAME"),
+    ("--seed", "seed", "N"),
+)
+REPLICA_OPTIONS = (
+    ("--model", "model", "M"),
+    ("--kv-blocks", "kv_blocks", "N"),
+    ("--max-running", "max_running", "N"),
+    ("--token-budget", "token_budget", "N"),
+    ("--device", "device", "auto|cpu|cuda"),
+    ("--dtype", "dtype", "auto|fp32"),
+    ("--threads", "threads", "N"),
+)
+
+
+def _serve(arguments: Namespace) -> int:
+    import msgspec
+
+    from infer_console.cli.output import complain, note
+    from infer_console.connect import engine_installed
+
+    try:
+        settings = build_settings(vars(arguments))
+    except SettingsError as error:
+        complain(str(error))
+        return codes.USAGE
+    if not engine_installed():
+        complain("the engine is not installed here: pip install 'infer-console[engine]'")
+        return codes.ERROR
+    note(f"control {settings.control}  gateway {settings.listen}")
+    sys.stderr.flush()
+    command = [sys.executable, "-m", "infer_engine", "serve"]
+    command += ["--settings", msgspec.json.encode(settings).decode()]
+    return os.execv(sys.executable, command)
+
+
+def build_settings(words: dict[str, Any]) -> ServerSettings:
+    """The settings of what was given; raise SettingsError naming the one that does not fit."""
+    server = {name: words[name] for _, name, _ in SERVER_OPTIONS if words.get(name) is not None}
+    replica = {name: words[name] for _, name, _ in REPLICA_OPTIONS if words.get(name) is not None}
+    server.setdefault("control", default_control_socket())
+    try:
+        settings: ServerSettings = validate(ServerSettings, {**server, "replica": replica})
+    except SettingsError as error:
+        raise SettingsError(_in_options(str(error.__cause__ or error), words)) from error
+    return settings
+
+
+def _in_options(message: str, words: dict[str, Any]) -> str:
+    """The validator's message with the option's name in the place of the setting's path."""
+    found = re.search(r" - at `\$\.(?:replica\.)?(\w+)`$", message)
+    if found is None:
+        return message
+    name = found.group(1)
+    option = next(
+        (option for option, setting, _ in SERVER_OPTIONS + REPLICA_OPTIONS if setting == name), name
+    )
+    return f"{option}: {words.get(name)!r} was given: {message[: found.start()]}"
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    for options, settings_type in ((SERVER_OPTIONS, ServerSettings), (REPLICA_OPTIONS, ReplicaSettings)):
+        described = _descriptions(settings_type)
+        for option, name, metavar in options:
+            text, default = described[name]
+            shown = f" (default {default})" if default is not None else ""
+            parser.add_argument(option, dest=name, metavar=metavar, help=(text + shown).replace("%", "%%"))
+
+
+def _descriptions(settings_type: type[Any]) -> dict[str, tuple[str, object]]:
+    """Of each setting: what it is, and its default."""
+    import msgspec
+
+    known: dict[str, tuple[str, object]] = {}
+    for field in msgspec.structs.fields(settings_type):
+        metas = [meta for meta in getattr(field.type, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
+        text = next((meta.description for meta in metas if meta.description), "")
+        default = None if field.default is msgspec.NODEFAULT else field.default
+        known[field.name] = text, default
+    return known
+
+
+VERBS = (
+    Verb(
+        name="serve",
+        help="run the engine server alone",
+        arguments=_arguments,
+        run=_serve,
+        connects=False,
+    ),
+)

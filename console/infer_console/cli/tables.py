@@ -1,0 +1,163 @@
+"""The documents as tables for people."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from infer_engine.protocol import Alarm, Blocks, Event, Operation, Replica, RequestRow, Status
+
+from infer_console.cli.output import print_line, print_table
+from infer_console.state.series import kv_used_ratio
+from infer_console.view.format import UNKNOWN, age, clock, count, milliseconds, percent, rate, seconds
+
+T = TypeVar("T")
+
+
+def print_status(status: Status) -> None:
+    fleet, totals = status.fleet, status.totals
+    simulated = "  simulated" if fleet.simulated else ""
+    print_line(f"{fleet.name}  {fleet.model}{simulated}  gateway {fleet.gateway.url or UNKNOWN}")
+    print_line(
+        f"{totals.ready} of {totals.replicas} ready"
+        f"  running {count(totals.running)}  waiting {count(totals.waiting)}"
+        f"  KV {percent(totals.kv_used_ratio)}%  {rate(totals.tokens_per_s)} tok/s"
+        f"  TTFT p50 {seconds(totals.ttft_s.p50)} p99 {seconds(totals.ttft_s.p99)} s"
+        f"  ITL p50 {milliseconds(totals.itl_s.p50)} p99 {milliseconds(totals.itl_s.p99)} ms"
+    )
+    reasons = ", ".join(
+        f"{reason} {waiting}" for reason, waiting in totals.waiting_reasons.items() if waiting
+    )
+    if reasons:
+        print_line(f"waiting because: {reasons}")
+    if fleet.traffic.running:
+        traffic = fleet.traffic
+        print_line(f"test traffic: {traffic.profile}, {traffic.sent} sent, {traffic.in_flight} in flight")
+    for alarm in status.alarms:
+        print_line(_alarm(alarm))
+    print()
+    print_replicas(status.replicas)
+
+
+def _alarm(alarm: Alarm) -> str:
+    replica = f" {alarm.replica}" if alarm.replica else ""
+    action = f"  -> {alarm.action}" if alarm.action else ""
+    return f"{alarm.severity}:{replica} {alarm.text}{action}"
+
+
+def _state(replica: Replica) -> str:
+    if replica.load_progress is not None and replica.state in ("starting", "restarting"):
+        return f"{replica.state} {replica.load_progress:.0%}"
+    return replica.state
+
+
+def _why(row: RequestRow) -> str:
+    if row.waiting_reason is None:
+        return ""
+    behind = f" {row.behind}" if row.behind else ""
+    needs = ""
+    if row.needs_blocks is not None and row.admissible_blocks is not None:
+        needs = f", needs {row.needs_blocks} blocks, {row.admissible_blocks} admissible"
+    return f"{row.waiting_reason}{behind}{needs}"
+
+
+def _done(operation: Operation) -> str:
+    return "" if operation.total is None else f"{count(operation.done)}/{count(operation.total)}"
+
+
+#: Head and cell of each column. A head that ends in ``>`` has its column aligned to the right.
+REPLICA_COLUMNS: tuple[tuple[str, Callable[[Replica], object]], ...] = (
+    ("ID", lambda replica: replica.id),
+    ("STATE", _state),
+    ("HEALTH", lambda replica: replica.health or UNKNOWN),
+    ("RUN>", lambda replica: count(replica.running)),
+    ("WAIT>", lambda replica: count(replica.waiting)),
+    ("OLDEST>", lambda replica: age(replica.queue_wait_s.oldest)),
+    ("QW99 s>", lambda replica: seconds(replica.queue_wait_s.p99)),
+    ("KV%>", lambda replica: percent(kv_used_ratio(replica.kv))),
+    ("USED>", lambda replica: count(replica.kv.used)),
+    ("ADMIT<=>", lambda replica: count(replica.kv.admit_limit)),
+    ("TOTAL>", lambda replica: count(replica.kv.total)),
+    ("TOK/S>", lambda replica: rate(replica.tokens_per_s)),
+    ("TTFT50 s>", lambda replica: seconds(replica.ttft_s.p50)),
+    ("TTFT99 s>", lambda replica: seconds(replica.ttft_s.p99)),
+    ("ITL50 ms>", lambda replica: milliseconds(replica.itl_s.p50)),
+    ("ITL99 ms>", lambda replica: milliseconds(replica.itl_s.p99)),
+    ("PREEMPT>", lambda replica: count(replica.preemptions)),
+)
+REQUEST_COLUMNS: tuple[tuple[str, Callable[[RequestRow], object]], ...] = (
+    ("ID", lambda row: row.id),
+    ("TENANT", lambda row: f"{row.tenant} (test)" if row.synthetic else row.tenant),
+    ("TIER", lambda row: row.tier),
+    ("REPLICA", lambda row: row.replica or UNKNOWN),
+    ("STATE", lambda row: row.phase or row.finish_reason or row.state),
+    ("PROMPT>", lambda row: count(row.prompt_tokens)),
+    ("GENERATED>", lambda row: f"{count(row.generated_tokens)}/{count(row.max_tokens)}"),
+    ("BLOCKS>", lambda row: count(row.kv_blocks)),
+    ("AGE>", lambda row: age(row.age_s)),
+    ("WAITED>", lambda row: age(row.queue_wait_s)),
+    ("TTFT s>", lambda row: seconds(row.ttft_s)),
+    ("WHY IT WAITS", _why),
+)
+EVENT_COLUMNS: tuple[tuple[str, Callable[[Event], object]], ...] = (
+    ("TIME", lambda event: clock(event.at)),
+    ("KIND", lambda event: event.kind),
+    ("REPLICA", lambda event: event.replica or ""),
+    ("REQUEST", lambda event: event.request or ""),
+    ("TENANT", lambda event: event.tenant or ""),
+    ("REASON", lambda event: event.reason or ""),
+    ("TOKENS>", lambda event: "" if event.tokens is None else count(event.tokens)),
+    ("BLOCKS>", lambda event: "" if event.blocks is None else count(event.blocks)),
+    ("WAITED>", lambda event: "" if event.wait_s is None else age(event.wait_s)),
+    ("MESSAGE", lambda event: event.message or ""),
+)
+OPERATION_COLUMNS: tuple[tuple[str, Callable[[Operation], object]], ...] = (
+    ("ID", lambda operation: operation.id),
+    ("KIND", lambda operation: operation.kind),
+    ("TARGET", lambda operation: operation.target),
+    ("PHASE", lambda operation: operation.phase),
+    ("DONE>", _done),
+    ("ACTOR", lambda operation: operation.actor),
+    ("STARTED", lambda operation: clock(operation.started_at)),
+    ("ENDED", lambda operation: "" if operation.ended_at is None else clock(operation.ended_at)),
+    ("MESSAGE", lambda operation: operation.message),
+)
+
+
+def print_replicas(replicas: Iterable[Replica]) -> None:
+    _print_columns(REPLICA_COLUMNS, replicas)
+
+
+def print_requests(rows: Iterable[RequestRow]) -> None:
+    _print_columns(REQUEST_COLUMNS, rows)
+
+
+def print_events(events: Iterable[Event]) -> None:
+    _print_columns(EVENT_COLUMNS, events)
+
+
+def print_operations(operations: Iterable[Operation]) -> None:
+    _print_columns(OPERATION_COLUMNS, operations)
+
+
+def _print_columns(columns: Sequence[tuple[str, Callable[[T], object]]], items: Iterable[T]) -> None:
+    print_table([head for head, _ in columns], [[cell(item) for _, cell in columns] for item in items])
+
+
+def print_blocks(blocks: Blocks) -> None:
+    counts = dict.fromkeys(("used", "cached", "free"), 0)
+    for run in blocks.blocks:
+        counts[run.state] += run.count
+    parts = ", ".join(f"{state} {count(number)}" for state, number in counts.items())
+    print_line(f"{blocks.replica}: {count(blocks.total)} blocks of {blocks.block_size} tokens: {parts}")
+    print_table(
+        ["BLOCKS", "COUNT>", "STATE", "REFS>", "OWNERS"],
+        [
+            [
+                f"{run.first}-{run.first + run.count - 1}" if run.count > 1 else run.first,
+                run.count,
+                run.state,
+                run.refs,
+                " ".join(run.owners),
+            ]
+            for run in blocks.blocks
+        ],
+    )

@@ -1,0 +1,119 @@
+"""No verb: the console itself, on a server that was named or on an engine of its own."""
+
+import os
+import signal
+import sys
+import threading
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from infer_console.cli import codes
+from infer_console.connect import HELP, ConnectError, Target, contexts_path, engine_installed, resolve
+
+if TYPE_CHECKING:
+    from infer_console.collector import Collector
+    from infer_console.embedded import EmbeddedEngine
+
+DEFAULT_FPS = 5.0
+SLOW_END_S = 1.0
+
+
+def tui_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--read-only", action="store_true", help="look only: nothing can be changed")
+    parser.add_argument(
+        "--fps",
+        type=_fps,
+        default=DEFAULT_FPS,
+        metavar="N",
+        help=f"draw at most N times a second, 1 to 30 (default {DEFAULT_FPS:g})",
+    )
+
+
+def run_tui(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+        complain("the console needs a terminal that can draw; for scripts: infer-console status --json")
+        return codes.USAGE
+    try:
+        target = resolve(arguments.connect)
+    except ConnectError as error:
+        complain(str(error))
+        return codes.USAGE
+    if target is not None:
+        return _watch(target, arguments)
+    if not engine_installed():
+        complain(HELP.format(contexts=contexts_path()))
+        return codes.USAGE
+    return _embed(arguments)
+
+
+def _watch(target: Target, arguments: Namespace) -> int:
+    from infer_console.collector import Collector
+
+    return _show(Collector(target, read_only=arguments.read_only), None, arguments)
+
+
+def _embed(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain
+    from infer_console.collector import Collector
+    from infer_console.embedded import EmbeddedEngine, EmbeddedError, fetch_model
+
+    _end_tidily()
+    try:
+        fetch_model()
+        engine = EmbeddedEngine()
+        engine.start()
+    except EmbeddedError as error:
+        complain(str(error))
+        return codes.ERROR
+    try:
+        return _show(
+            Collector(engine.target, read_only=arguments.read_only, engine=engine.status), engine, arguments
+        )
+    finally:
+        _end(engine)
+
+
+def _end(engine: "EmbeddedEngine") -> None:
+    """Replicas that are just loading take a moment to end; an operator who waits is told for what."""
+    from infer_console.cli.output import note
+
+    slow = threading.Timer(SLOW_END_S, note, ["ending the engine"])
+    slow.daemon = True
+    slow.start()
+    try:
+        engine.stop()
+    finally:
+        slow.cancel()
+
+
+def _show(collector: "Collector", engine: "EmbeddedEngine | None", arguments: Namespace) -> int:
+    collector.start()  # connects while the screen is being imported
+    try:
+        from infer_console.ui.app import run_app
+
+        return run_app(collector, embedded=engine, read_only=collector.read_only, fps=arguments.fps)
+    finally:
+        collector.stop()
+
+
+def _end_tidily() -> None:
+    """Until the screen handles them itself: being told to end ends the engine too."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+
+
+def _fps(given: str) -> float:
+    try:
+        fps = float(given)
+    except ValueError:
+        fps = 0.0
+    if not 1 <= fps <= 30:
+        raise ArgumentTypeError(f"{given!r} was given, allowed is a number from 1 to 30")
+    return fps

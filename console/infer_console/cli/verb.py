@@ -1,0 +1,24 @@
+"""What a verb is: a name, its options, and what runs."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """``run`` returns the exit code. ``connects`` verbs take ``--connect``."""
+
+    name: str
+    help: str
+    arguments: Callable[[ArgumentParser], None]
+    run: Callable[[Namespace], int]
+    connects: bool = True
+
+
+def no_arguments(_parser: ArgumentParser) -> None:
+    """For verbs without options of their own."""
+
+
+def json_option(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

@@ -1,0 +1,83 @@
+"""wait: until the fleet is ready."""
+
+import asyncio
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+
+from infer_engine.protocol import Status
+
+from infer_console.actions.params import parse_duration
+from infer_console.cli import codes
+from infer_console.cli.call import find_target
+from infer_console.cli.verb import Verb
+from infer_console.connect import Target
+
+PERIOD_S = 0.25
+DEFAULT_TIMEOUT_S = 300.0
+#: Replicas that somebody took out on purpose are not waited for.
+TAKEN_OUT = frozenset({"draining", "drained", "fenced", "stopping"})
+
+
+def _wait(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain
+
+    if not arguments.ready:
+        complain("wait needs what to wait for: --ready")
+        return codes.USAGE
+    target = find_target(arguments)
+    return codes.USAGE if target is None else asyncio.run(_until_ready(target, arguments.timeout))
+
+
+async def _until_ready(target: Target, timeout_s: float) -> int:
+    """A server that does not answer yet may still come: only the time ends the waiting."""
+    from infer_console.cli.output import complain, note
+    from infer_console.sources.client import EngineClient
+    from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
+
+    deadline_s = time.monotonic() + timeout_s
+    said = ""
+    async with EngineClient(target) as client:
+        while True:
+            try:
+                missing = not_ready(await client.state())
+            except (UnreachableError, RefusedError, NotUnderstoodError) as failure:
+                missing = str(failure)
+            if missing is None:
+                return codes.OK
+            if time.monotonic() > deadline_s:
+                complain(f"not ready within {timeout_s:g} s: {missing}")
+                return codes.TIMED_OUT
+            if missing != said:
+                note(missing)
+                said = missing
+            await asyncio.sleep(PERIOD_S)
+
+
+def not_ready(status: Status) -> str | None:
+    """What is missing until every replica that should serve is ready, in words; None when nothing is."""
+    wanted = [replica for replica in status.replicas if replica.state not in TAKEN_OUT]
+    late = [f"{replica.id} {replica.state}" for replica in wanted if replica.state != "ready"]
+    if late:
+        return ", ".join(late)
+    return None if wanted else "no replica is in service"
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--ready", action="store_true", help="until every replica in service is ready")
+    parser.add_argument(
+        "--timeout",
+        type=_timeout,
+        default=DEFAULT_TIMEOUT_S,
+        metavar="DURATION",
+        help=f"exit 6 after this long, like 30s or 5m (default {DEFAULT_TIMEOUT_S:g}s)",
+    )
+
+
+def _timeout(given: str) -> float:
+    seconds = parse_duration(given)
+    if seconds is None or not 0 <= seconds <= 86_400:
+        raise ArgumentTypeError(f"{given!r} was given, allowed is a duration like 30s or 5m, up to 24h")
+    return seconds
+
+
+VERBS = (Verb(name="wait", help="wait until the fleet is ready", arguments=_arguments, run=_wait),)

@@ -1,0 +1,248 @@
+"""The thread that watches the server and keeps the state, so that a stalled terminal stops nothing.
+
+Every method may be called from any thread and returns at once. The newest picture is always at ``picture``;
+the callback given to ``on_picture`` is only a wake-up, at most ten times a second and at least once a second.
+"""
+
+import asyncio
+import concurrent.futures
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from infer_engine.protocol import Command, CommandResult, Problem
+
+from infer_console.connect import Target
+from infer_console.diagnosis.memory import AlarmMemory
+from infer_console.sources.client import EngineClient
+from infer_console.sources.engine import EngineSource, EngineStatus, describe
+from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
+from infer_console.sources.interest import DEFAULT_HZ, Interest
+from infer_console.state.fold import ConsoleState
+from infer_console.state.picture import Picture
+
+log = logging.getLogger(__name__)
+
+#: Pictures are published at most this often, and at least this often, so that ages advance.
+SHORTEST_PERIOD_S = 0.1
+LONGEST_PERIOD_S = 1.0
+STOP_TIMEOUT_S = 2.0
+#: Commands under way at once; an operator's hands make few.
+MAX_COMMANDS = 16
+
+Answer = CommandResult | Problem
+
+
+class Collector:
+    """``engine`` says how the console's own engine is doing; None when it watches somebody else's server."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        read_only: bool = False,
+        engine: Callable[[], EngineStatus] | None = None,
+    ) -> None:
+        self.target = target
+        self.read_only = read_only or target.read_only
+        self._engine = engine
+        self._state = ConsoleState(target.url, read_only=self.read_only, embedded=engine is not None)
+        if engine is not None:
+            self._state.link.starting("starting the engine")
+        self._alarms = AlarmMemory()
+        self._picture = self._draw()
+        self._wake: Callable[[], None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: EngineClient | None = None
+        self._source: EngineSource | None = None
+        self._changed: asyncio.Event | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[Answer]] = set()
+        self._unanswered: set[concurrent.futures.Future[Answer]] = set()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
+
+    # --- from any thread
+
+    @property
+    def picture(self) -> Picture:
+        """The newest picture; never None."""
+        return self._picture
+
+    def on_picture(self, wake: Callable[[], None] | None) -> None:
+        """Call ``wake`` on the collector's thread whenever there is a new picture. It must return at once."""
+        self._wake = wake
+
+    def start(self) -> None:
+        """Begin to collect; returns when calls are heard."""
+        self._thread.start()
+        self._started.wait(STOP_TIMEOUT_S)
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
+        """End the thread; False when it did not end in time (it is a daemon, so it cannot hold the
+        process)."""
+        self._call(self._cancel)
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def set_interest(
+        self,
+        replicas: Iterable[str],
+        detail: Sequence[str] = ("roster", "blocks"),
+        hz: float = DEFAULT_HZ,
+    ) -> None:
+        """Which replicas to be sent roster and block map of, and how often; replaces what was asked
+        before."""
+        interest = Interest.of(replicas, detail, hz)
+        self._call(lambda: self._source and self._source.set_interest(interest))
+
+    def watch_streams(self, requests: Iterable[str]) -> None:
+        """Whose generated text to be sent, at most 16; replaces what was asked before."""
+        wanted = tuple(requests)
+        self._call(lambda: self._source and self._source.watch_streams(wanted))
+
+    def command(self, command: Command, target: str | None = None) -> "concurrent.futures.Future[Answer]":
+        """Send a command; the future always gets a CommandResult or the Problem that says why not."""
+        future: concurrent.futures.Future[Answer] = concurrent.futures.Future()
+        future.set_running_or_notify_cancel()  # a command that was sent cannot be taken back
+        self._unanswered.add(future)
+        future.add_done_callback(self._unanswered.discard)
+        if self.read_only and not command.dry_run:
+            future.set_result(_problem(403, "read_only", "This console is read-only."))
+        elif not self._call(lambda: self._begin(command, target, future)):
+            future.set_result(_problem(503, "console_stopped", "The console is not collecting."))
+        return future
+
+    def _call(self, function: Callable[[], object]) -> bool:
+        """Run on the collector's loop; False when there is none (any more)."""
+        loop = self._loop
+        if loop is None:
+            return False
+        try:
+            loop.call_soon_threadsafe(function)
+        except RuntimeError:  # the loop closed meanwhile
+            return False
+        return True
+
+    # --- on the collector's thread
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._collect())
+        except Exception as error:  # our own fault: the console stays and says so
+            log.exception("the collector ended")
+            self._state.link.lost(f"the console's collector failed: {type(error).__name__}: {error}")
+            self._publish()
+        finally:
+            self._loop = None
+            self._started.set()
+            for future in list(self._unanswered):
+                future.set_result(
+                    _problem(503, "console_stopped", "The console stopped before the answer came.")
+                )
+
+    async def _collect(self) -> None:
+        self._changed = asyncio.Event()
+        self._main = asyncio.current_task()
+        async with EngineClient(self.target) as client:
+            self._client = client
+            self._source = EngineSource(client, self._state, self._changed.set, self._engine)
+            self._loop = asyncio.get_running_loop()
+            self._started.set()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._source.run())
+                    group.create_task(self._publish_forever(self._changed))
+            except asyncio.CancelledError:
+                return  # stop()
+            finally:
+                for task in self._sending:
+                    task.cancel()
+                await asyncio.gather(*self._sending, return_exceptions=True)
+
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    async def _publish_forever(self, changed: asyncio.Event) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(LONGEST_PERIOD_S):
+                    await changed.wait()
+            except TimeoutError:
+                pass  # nothing new but the time
+            changed.clear()
+            if self._state.sample(time.monotonic()):
+                self._look_after_engine()
+            self._publish()
+            await asyncio.sleep(SHORTEST_PERIOD_S)
+
+    def _look_after_engine(self) -> None:
+        """Its death is news even before the connection breaks."""
+        engine = self._engine() if self._engine else None
+        if engine is not None and engine.phase == "ended":
+            self._state.link.lost(engine.message)
+
+    def _publish(self) -> None:
+        self._picture = self._draw()
+        wake = self._wake
+        if wake is None:
+            return
+        try:
+            wake()
+        except Exception:  # the UI's fault must not end the collecting
+            log.exception("the picture's callback failed")
+
+    def _draw(self) -> Picture:
+        now_s = time.monotonic()
+        picture = self._state.picture(time.time(), now_s)
+        return dataclasses.replace(picture, alarms=self._alarms.alarms(picture, now_s))
+
+    def _begin(
+        self, command: Command, target: str | None, future: "concurrent.futures.Future[Answer]"
+    ) -> None:
+        if len(self._sending) >= MAX_COMMANDS:
+            future.set_result(
+                _problem(
+                    429, "too_many_commands", f"{MAX_COMMANDS} commands are under way; wait for one to end."
+                )
+            )
+            return
+        task = asyncio.ensure_future(self._send(command, target))
+        self._sending.add(task)
+        task.add_done_callback(lambda done: self._answered(done, future))
+
+    def _answered(self, task: "asyncio.Task[Answer]", future: "concurrent.futures.Future[Answer]") -> None:
+        self._sending.discard(task)
+        if task.cancelled():
+            return  # the thread is ending and answers everything that is left
+        error = task.exception()
+        if error is None:
+            future.set_result(task.result())
+            return
+        log.error("a command failed", exc_info=error)
+        future.set_result(_problem(500, "console_error", f"{type(error).__name__}: {error}"))
+
+    async def _send(self, command: Command, target: str | None) -> Answer:
+        if self._client is None:
+            return _problem(503, "console_stopped", "The console is not collecting.")
+        try:
+            return await self._client.command(command, target)
+        except RefusedError as refused:
+            return refused.problem
+        except UnreachableError as failure:
+            title = (
+                "No answer: it is not known whether it was done."
+                if failure.sent
+                else "The server is unreachable."
+            )
+            return _problem(503, "unreachable", title, describe(failure))
+        except NotUnderstoodError as failure:
+            return _problem(502, "not_understood", "The answer was not understood.", describe(failure))
+
+
+def _problem(status: int, code: str, title: str, detail: str = "") -> Problem:
+    return Problem(status=status, code=code, title=title, detail=detail)

@@ -1,0 +1,239 @@
+"""What is wrong right now: pure rules over a picture, each naming its evidence and what to do about it.
+The replica is in its own field, not in the text.
+
+A rule that lacks a number stays silent: unknown is neither good nor bad. ``since_s`` is the memory's to add.
+"""
+
+from collections.abc import Callable, Iterator
+
+from infer_engine.protocol import Alarm, Replica
+
+from infer_console.state.picture import Picture, ReplicaPicture
+from infer_console.state.series import kv_used_ratio
+
+#: Waiting longer than this for KV memory is an incident, not a queue.
+LONG_WAIT_S = 5.0
+#: Share of the pool in use from which running sequences have no room left to grow.
+KV_FULL_RATIO = 0.95
+PREEMPTIONS_PER_MIN = 1.0
+SLOW_TTFT_S = 2.0
+#: A TTFT is queueing's fault when its p99 is at least this share queue wait.
+QUEUE_SHARE = 0.5
+
+Rule = Callable[[Picture], Iterator[Alarm]]
+
+
+def find_alarms(picture: Picture) -> tuple[Alarm, ...]:
+    """All alarms of a picture, critical ones first, else in the rules' order."""
+    found = [alarm for rule in RULES for alarm in rule(picture)]
+    return tuple(sorted(found, key=lambda alarm: alarm.severity != "critical"))
+
+
+def no_ready_replica(picture: Picture) -> Iterator[Alarm]:
+    if not picture.replicas or any(each.status.state == "ready" for each in picture.replicas.values()):
+        return
+    states = [each.status.state for each in picture.replicas.values()]
+    loading = "starting" in states or "restarting" in states
+    counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    held = f"; {len(picture.held)} requests held at the gateway" if picture.held else ""
+    yield Alarm(
+        rule="no_ready_replica",
+        severity="warning" if loading else "critical",
+        text=f"no replica is ready ({counted}): new requests wait or are refused{held}",
+        action="wait for it to load" if loading else "undrain a replica (U)",
+    )
+
+
+def replica_failed(picture: Picture) -> Iterator[Alarm]:
+    for name, replica in _each(picture):
+        if replica.state == "failed" or replica.health == "bad":
+            error = replica.error or ("no reason given" if replica.state == "failed" else "health is bad")
+            yield Alarm(
+                rule="replica_failed",
+                severity="critical",
+                replica=name,
+                text=f"{replica.state}: {error}",
+                action="see the engine's log",
+            )
+
+
+def replica_restarting(picture: Picture) -> Iterator[Alarm]:
+    for name, replica in _each(picture):
+        if replica.state == "restarting":
+            why = f": {replica.error}" if replica.error else ""
+            yield Alarm(
+                rule="replica_restarting",
+                severity="warning",
+                replica=name,
+                text=f"restarting, incarnation {replica.incarnation}{why}",
+                action="its requests go on elsewhere; wait for ready",
+            )
+
+
+def replica_stalled(picture: Picture) -> Iterator[Alarm]:
+    for name, replica in _each(picture):
+        if replica.health == "stalled":
+            age = (
+                f"no step for {replica.step_age_s:.1f}s"
+                if replica.step_age_s is not None
+                else "it takes no steps"
+            )
+            running = f" with {replica.running} running" if replica.running else ""
+            yield Alarm(
+                rule="replica_stalled",
+                severity="critical",
+                replica=name,
+                text=f"stalled: {age}{running}",
+                action="drain it (D)",
+            )
+
+
+def invariant_violations(picture: Picture) -> Iterator[Alarm]:
+    for name, replica in _each(picture):
+        if replica.invariant_violations:
+            yield Alarm(
+                rule="invariant_violations",
+                severity="critical",
+                replica=name,
+                text=f"its block accounting was wrong {replica.invariant_violations} times",
+                action="drain it (D) and restart it",
+            )
+
+
+def queueing_on_kv(picture: Picture) -> Iterator[Alarm]:
+    """The classic: TTFT is high and the GPU looks idle, because requests wait for blocks."""
+    for name, shown in picture.replicas.items():
+        replica = shown.status
+        oldest_s = replica.queue_wait_s.oldest
+        if oldest_s is None or oldest_s <= LONG_WAIT_S or not replica.waiting:
+            continue
+        reasons = replica.waiting_reasons
+        on_kv = reasons.get("kv", 0) + reasons.get("headroom", 0)
+        others = max((count for reason, count in reasons.items() if reason not in _KV_REASONS), default=0)
+        if on_kv == 0 or on_kv < others:
+            continue
+        yield Alarm(
+            rule="queueing_on_kv",
+            severity="critical",
+            replica=name,
+            text=f"queueing on KV: {_waiting(replica)}, oldest {oldest_s:.1f}s{_pool(replica)}{_head(shown)}",
+            action=_room(replica),
+        )
+
+
+#: Reasons that come of a lack of blocks; those behind such a request wait for the same.
+_KV_REASONS = frozenset({"kv", "headroom", "behind"})
+
+
+def kv_nearly_full(picture: Picture) -> Iterator[Alarm]:
+    for name, replica in _each(picture):
+        ratio = kv_used_ratio(replica.kv)
+        if ratio is not None and ratio > KV_FULL_RATIO:
+            yield Alarm(
+                rule="kv_nearly_full",
+                severity="warning",
+                replica=name,
+                text=f"KV {ratio:.0%}: {replica.kv.used} of {replica.kv.total} blocks used;"
+                " next is preemption",
+                action="raise headroom (H) to admit fewer, or drain (D)",
+            )
+
+
+def preempting(picture: Picture) -> Iterator[Alarm]:
+    for name, replica in _each(picture):
+        rate = replica.preemptions_per_min
+        if rate is not None and rate >= PREEMPTIONS_PER_MIN:
+            yield Alarm(
+                rule="preempting",
+                severity="warning",
+                replica=name,
+                text=f"preempting {rate:.0f}/min: work is thrown away and done again{_pool(replica)}",
+                action="raise headroom (H): admit fewer, so that those running have room to grow",
+            )
+
+
+def slow_ttft(picture: Picture) -> Iterator[Alarm]:
+    """TTFT regressions point at queueing first; say so only where the queue wait is the evidence."""
+    for name, replica in _each(picture):
+        ttft_s, wait_s = replica.ttft_s.p99, replica.queue_wait_s.p99
+        if ttft_s is None or wait_s is None or ttft_s <= SLOW_TTFT_S or wait_s < QUEUE_SHARE * ttft_s:
+            continue
+        yield Alarm(
+            rule="slow_ttft",
+            severity="warning",
+            replica=name,
+            text=f"TTFT p99 {ttft_s:.1f}s, queue wait p99 {wait_s:.1f}s: queueing, not compute",
+            action="look at its queue and KV (enter)",
+        )
+
+
+def draining(picture: Picture) -> Iterator[Alarm]:
+    for name, replica in _each(picture):
+        if replica.state == "draining":
+            left = f"{replica.running} running" if replica.running is not None else "requests"
+            held = f", {replica.kv.used} blocks held" if replica.kv.used is not None else ""
+            yield Alarm(
+                rule="draining",
+                severity="warning",
+                replica=name,
+                text=f"draining: {left}{held} left",
+                action="undrain (U) takes it back",
+            )
+        elif replica.state == "drained":
+            yield Alarm(
+                rule="drained",
+                severity="warning",
+                replica=name,
+                text="drained: it takes no requests",
+                action="undrain (U) brings it back",
+            )
+
+
+#: In the order in which they are shown.
+RULES: tuple[Rule, ...] = (
+    no_ready_replica,
+    replica_failed,
+    replica_stalled,
+    invariant_violations,
+    queueing_on_kv,
+    replica_restarting,
+    preempting,
+    kv_nearly_full,
+    slow_ttft,
+    draining,
+)
+
+
+def _each(picture: Picture) -> Iterator[tuple[str, Replica]]:
+    for name, shown in picture.replicas.items():
+        yield name, shown.status
+
+
+def _waiting(replica: Replica) -> str:
+    """ "9 wait (kv 6, behind 3)"."""
+    reasons = sorted(replica.waiting_reasons.items(), key=lambda item: -item[1])
+    return f"{replica.waiting} wait ({', '.join(f'{reason} {count}' for reason, count in reasons if count)})"
+
+
+def _pool(replica: Replica) -> str:
+    ratio = kv_used_ratio(replica.kv)
+    if ratio is None:
+        return ""
+    limit = f", admits up to {replica.kv.admit_limit}" if replica.kv.admit_limit is not None else ""
+    return f"; KV {ratio:.0%}, {replica.kv.used} of {replica.kv.total} blocks{limit}"
+
+
+def _head(shown: ReplicaPicture) -> str:
+    """The first waiting request's need, where the roster is known."""
+    for request in shown.order:
+        row = shown.rows[request]
+        if row.state == "waiting" and row.needs_blocks is not None and row.admissible_blocks is not None:
+            return f"; {row.id} needs {row.needs_blocks}, {row.admissible_blocks} admissible"
+    return ""
+
+
+def _room(replica: Replica) -> str:
+    headroom, kv = replica.waiting_reasons.get("headroom", 0), replica.waiting_reasons.get("kv", 0)
+    if headroom > kv:
+        return "lower headroom (H) to admit more, or add capacity"
+    return "add capacity, or cancel (X) what holds the most blocks"

@@ -1,0 +1,220 @@
+"""An engine server's control API, one method per route."""
+
+import getpass
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx2
+import msgspec
+from infer_engine.protocol import (
+    Blocks,
+    Command,
+    CommandResult,
+    Events,
+    Hello,
+    Operation,
+    Operations,
+    Problem,
+    RequestRow,
+    Requests,
+    Status,
+)
+
+from infer_console.connect import Target
+from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
+from infer_console.sources.routes import (
+    PREFIX,
+    command_route,
+    operation_path,
+    replica_path,
+    request_path,
+)
+
+HEARTBEAT_S = 2.0
+#: A stream that is silent for three heartbeats is broken.
+SILENCE_S = 3 * HEARTBEAT_S
+CONNECT_TIMEOUT_S = 3.0
+ANSWER_TIMEOUT_S = 15.0
+MAX_EVENT_BYTES = 8 * 1024 * 1024
+#: A document beyond this is not read to its end.
+MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class EngineClient:
+    """Use as ``async with``. Every method raises UnreachableError, RefusedError or NotUnderstoodError,
+    nothing else of the network's."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        # No proxy from the environment: one that buffers would hold the watch stream back.
+        self._http = httpx2.AsyncClient(
+            base_url=target.base_url,
+            transport=httpx2.AsyncHTTPTransport(uds=target.socket) if target.socket else None,
+            timeout=httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S),
+            headers={"accept": "application/json"},
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    # --- looking
+
+    async def hello(self) -> Hello:
+        return await self._get(f"{PREFIX}/hello", Hello)
+
+    async def state(self) -> Status:
+        return await self._get(f"{PREFIX}/state", Status)
+
+    async def requests(self, state: str | None = None, replica: str | None = None) -> Requests:
+        return await self._get(f"{PREFIX}/requests", Requests, state=state, replica=replica)
+
+    async def request(self, request: str) -> RequestRow:
+        return await self._get(request_path(request), RequestRow)
+
+    async def blocks(self, replica: str) -> Blocks:
+        return await self._get(replica_path(replica, "blocks"), Blocks)
+
+    async def events(self, limit: int) -> Events:
+        return await self._get(f"{PREFIX}/events", Events, limit=str(limit))
+
+    async def operations(self) -> Operations:
+        return await self._get(f"{PREFIX}/operations", Operations)
+
+    async def operation(self, operation: str) -> Operation:
+        return await self._get(operation_path(operation), Operation)
+
+    # --- acting
+
+    async def command(self, command: Command, target: str | None = None) -> CommandResult:
+        """Send once; a connection that breaks half-way leaves open whether it was done, and the error says
+        so."""
+        method, path = command_route(command, target)
+        request = self._http.build_request(
+            method,
+            path,
+            content=msgspec.json.encode(command),
+            headers={"content-type": "application/json", "idempotency-key": uuid.uuid4().hex},
+        )
+        return await self._send(request, CommandResult)
+
+    # --- streams
+
+    @asynccontextmanager
+    async def watch(
+        self, replicas: Sequence[str], detail: Sequence[str], hz: float
+    ) -> AsyncGenerator["MessageStream"]:
+        """The watch stream: ``protocol.Envelope`` as JSON text, one per message. Every replica's status
+        comes, the parts in ``detail`` only for ``replicas``."""
+        params = {"hz": f"{hz:g}", "detail": ""}
+        if replicas and detail:
+            params |= {"replicas": ",".join(replicas), "detail": ",".join(detail), "others": "status"}
+        async with self._stream(f"{PREFIX}/watch", params) as stream:
+            yield stream
+
+    @asynccontextmanager
+    async def tokens(self, requests: Sequence[str]) -> AsyncGenerator["MessageStream"]:
+        """The token tap: ``protocol.TokenDelta`` as JSON text, one per message."""
+        async with self._stream(f"{PREFIX}/tokens", {"requests": ",".join(requests)}) as stream:
+            yield stream
+
+    @asynccontextmanager
+    async def _stream(self, path: str, params: dict[str, str]) -> AsyncGenerator["MessageStream"]:
+        timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
+        try:
+            async with self._http.sse(
+                path, params=params, timeout=timeout, max_event_size=MAX_EVENT_BYTES
+            ) as source:
+                if source.response.status_code >= 400:
+                    body = await self._read(source.response)
+                    raise RefusedError(_problem(source.response, body))
+                yield MessageStream(source)
+        except httpx2.ReadTimeout as error:
+            raise UnreachableError(self.target.url, f"silent for {SILENCE_S:g} s") from error
+        except httpx2.HTTPError as error:
+            raise UnreachableError(self.target.url, _why(error)) from error
+
+    async def _get(self, path: str, answer: type[T], **params: str | None) -> T:
+        given = {name: value for name, value in params.items() if value is not None}
+        return await self._send(self._http.build_request("GET", path, params=given), answer)
+
+    async def _send(self, request: httpx2.Request, answer: type[T]) -> T:
+        try:
+            response = await self._http.send(request, stream=True)
+            try:
+                body = await self._read(response)
+            finally:
+                await response.aclose()
+        except httpx2.HTTPError as error:
+            sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+            raise UnreachableError(self.target.url, _why(error), sent=sent) from error
+        if response.status_code >= 300:
+            raise RefusedError(_problem(response, body))
+        try:
+            return msgspec.json.decode(body, type=answer)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise NotUnderstoodError(f"{self.target.url}: {request.url.path}: {error}") from error
+
+    async def _read(self, response: httpx2.Response) -> bytes:
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > MAX_DOCUMENT_BYTES:
+                raise NotUnderstoodError(
+                    f"{self.target.url}: the answer is longer than {MAX_DOCUMENT_BYTES} bytes"
+                )
+        return bytes(body)
+
+
+class MessageStream:
+    """The messages of one SSE connection, and how many bytes it took to get them."""
+
+    def __init__(self, source: httpx2.EventSource) -> None:
+        self._source = source
+
+    @property
+    def bytes_received(self) -> int:
+        return self._source.response.num_bytes_downloaded
+
+    async def messages(self) -> AsyncGenerator[str]:
+        async for message in self._source:
+            yield message.data
+
+
+def actor() -> str:
+    """Who operates, as the audit will name them: the user's login, a claim."""
+    try:
+        return getpass.getuser()[:64]
+    except (OSError, KeyError):
+        return "unknown"
+
+
+def _problem(response: httpx2.Response, body: bytes) -> Problem:
+    try:
+        return msgspec.json.decode(body, type=Problem)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        title = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+        return Problem(status=response.status_code, code="http_error", title=title)
+
+
+def _why(error: httpx2.HTTPError) -> str:
+    match error:
+        case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            return f"no connection within {CONNECT_TIMEOUT_S:g} s"
+        case httpx2.ConnectError():
+            cause: Any = error.__cause__ or error.__context__
+            return f"cannot connect ({cause or error})"
+        case httpx2.TimeoutException():
+            return "no answer in time"
+        case _:
+            return f"the connection broke ({str(error) or type(error).__name__})"

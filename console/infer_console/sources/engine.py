@@ -1,0 +1,264 @@
+"""One engine server, watched for as long as the console lives: a lost connection is a state, never an end."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+from infer_engine.protocol import PROTOCOL_VERSION, Envelope, TokenDelta
+
+from infer_console.sources.backoff import SHORTEST_S, Backoff
+from infer_console.sources.client import EngineClient, MessageStream
+from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
+from infer_console.sources.interest import Interest
+from infer_console.state.fold import ConsoleState
+
+Failure = UnreachableError | RefusedError | NotUnderstoodError
+
+_envelopes = msgspec.json.Decoder(Envelope)
+_token_deltas = msgspec.json.Decoder(TokenDelta)
+
+
+class _Tag(msgspec.Struct):
+    type: str = ""
+
+
+class _Head(msgspec.Struct):
+    """What every message has, whatever a newer server put into it."""
+
+    epoch: str
+    seq: int
+    prev: int
+    delta: _Tag
+
+
+_heads = msgspec.json.Decoder(_Head)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """How an engine that the console started itself is doing; ``message`` is server text."""
+
+    phase: Literal["starting", "listening", "ended"]
+    message: str = ""
+
+
+class EngineSource:
+    """Folds what one server tells into ``state``; lives on the loop that owns the state. ``changed`` is
+    called after every change; ``engine`` says how the embedded engine is doing, None for a server that
+    somebody else started."""
+
+    def __init__(
+        self,
+        client: EngineClient,
+        state: ConsoleState,
+        changed: Callable[[], None],
+        engine: Callable[[], EngineStatus] | None = None,
+    ) -> None:
+        self._client = client
+        self._state = state
+        self._changed = changed
+        self._engine = engine
+        self._interest = Interest()
+        self._interest_changed = asyncio.Event()
+        self._streams: tuple[str, ...] = ()  # as last asked for
+        self._streams_changed = asyncio.Event()
+        self._backoff = Backoff()
+
+    def set_interest(self, interest: Interest) -> None:
+        if interest != self._interest:
+            self._interest = interest
+            self._interest_changed.set()
+
+    def watch_streams(self, requests: tuple[str, ...]) -> None:
+        kept = self._state.watch_streams(requests)
+        if kept != self._streams:
+            self._streams = kept
+            self._streams_changed.set()
+        self._changed()
+
+    async def run(self) -> None:
+        """Watch and tap until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_forever())
+            group.create_task(self._tap_forever())
+
+    # --- the watch stream
+
+    async def _watch_forever(self) -> None:
+        greeted = False
+        while True:
+            try:
+                if not greeted:
+                    await self._greet()
+                    greeted = True
+                if await self._watch_once():
+                    continue
+            except (UnreachableError, RefusedError, NotUnderstoodError) as failure:
+                greeted = False
+                self._lost(failure)
+            await asyncio.sleep(self._pause_s())
+
+    async def _greet(self) -> None:
+        hello = await self._client.hello()
+        self._state.hello(hello)
+        newer = hello.protocol_version > PROTOCOL_VERSION
+        self._state.link.note(
+            f"the server speaks protocol {hello.protocol_version}, this console {PROTOCOL_VERSION}:"
+            " what it does not understand is not shown"
+            if newer
+            else ""
+        )
+
+    async def _watch_once(self) -> bool:
+        """Follow one connection. True: open the next at once, with another filter; False: after a pause,
+        since messages were missing. Raises a Failure when the connection is lost."""
+        self._interest_changed.clear()
+        interest = self._interest
+        self._state.opened()
+        try:
+            async with self._client.watch(interest.replicas, interest.detail, interest.hz) as stream:
+                return await _until(self._interest_changed, self._follow(stream))
+        except RefusedError as refused:
+            if refused.problem.code != "unknown_replica" or not interest.replicas:
+                raise
+            # What was looked at is gone; the rest of the fleet is still there.
+            self._interest = Interest(hz=interest.hz)
+            return True
+
+    async def _follow(self, stream: MessageStream) -> None:
+        """Returns at a gap in the stream."""
+        counted = 0
+        async for text in stream.messages():
+            now_s = time.monotonic()
+            received = stream.bytes_received
+            self._state.link.received(received - counted, now_s)
+            counted = received
+            if not self._fold(text, now_s):
+                return
+            self._changed()
+        raise UnreachableError(self._client.target.url, "the server closed the stream")
+
+    def _fold(self, text: str, now_s: float) -> bool:
+        try:
+            envelope = _envelopes.decode(text)
+        except msgspec.ValidationError:
+            return self._skip(text, now_s)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise NotUnderstoodError(f"the watch stream is not the protocol: {error}") from error
+        if not self._state.fold(envelope, now_s):
+            return False
+        if self._state.link.state == "live":
+            self._backoff.reset()
+        return True
+
+    def _skip(self, text: str, now_s: float) -> bool:
+        """A message from a newer server. One whose head cannot be read either is no message of this
+        protocol."""
+        try:
+            head = _heads.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise NotUnderstoodError(f"the watch stream is not the protocol: {error}") from error
+        self._state.link.note(
+            f"the server sent {ascii(head.delta.type)[:40]}, which this console does not understand"
+        )
+        return self._state.follow(head.epoch, head.seq, head.prev, now_s)
+
+    def _lost(self, failure: Failure) -> None:
+        engine = self._engine() if self._engine else None
+        if engine is not None and engine.phase == "starting":
+            self._state.link.starting(engine.message)
+        elif engine is not None and engine.phase == "ended":
+            self._state.link.lost(engine.message)
+        else:
+            self._state.link.connecting(describe(failure))
+        self._changed()
+
+    def _pause_s(self) -> float:
+        """An engine on its way up is asked often: it answers within a second of listening."""
+        if self._engine and self._engine().phase == "starting":
+            return SHORTEST_S
+        return self._backoff.next_s()
+
+    # --- the token tap
+
+    async def _tap_forever(self) -> None:
+        backoff = Backoff()
+        while True:
+            self._streams_changed.clear()
+            wanted = self._state.tap_opened()
+            if not wanted:
+                await self._streams_changed.wait()
+                continue
+            try:
+                changed = await _until(self._streams_changed, self._tap_once(wanted, backoff))
+            except (UnreachableError, RefusedError, NotUnderstoodError) as failure:
+                self._state.stream_trouble(describe(failure))
+                self._changed()
+                changed = False
+            if not changed:
+                await _wait(self._streams_changed, backoff.next_s())
+
+    async def _tap_once(self, wanted: tuple[str, ...], backoff: Backoff) -> None:
+        """Read until the server ends the tap, which it does when all its requests have ended."""
+        try:
+            async with self._client.tokens(wanted) as stream:
+                self._state.stream_trouble("")
+                async for text in stream.messages():
+                    try:
+                        delta = _token_deltas.decode(text)
+                    except (msgspec.DecodeError, RecursionError) as error:
+                        raise NotUnderstoodError(f"the token tap is not the protocol: {error}") from error
+                    self._state.tokens(delta)
+                    backoff.reset()
+                    self._changed()
+        except RefusedError as refused:
+            if refused.problem.code != "unknown_request":
+                raise
+            await self._drop_unknown(wanted)
+
+    async def _drop_unknown(self, requests: tuple[str, ...]) -> None:
+        """One request that the server has forgotten must not keep the others' text away."""
+        for request in requests:
+            try:
+                await self._client.request(request)
+            except RefusedError as refused:
+                if refused.problem.status == 404:
+                    self._state.stream_gone(request)
+        self._changed()
+
+
+def describe(failure: Failure) -> str:
+    """One line for the operator; the server's words in it are not yet safe to print."""
+    if isinstance(failure, UnreachableError):
+        return failure.why
+    if isinstance(failure, RefusedError):
+        problem = failure.problem
+        return f"{problem.title} {problem.detail}".strip()
+    return str(failure)
+
+
+async def _until(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do ``work`` until it ends (False) or the event is set (True); what it raises is raised here."""
+    working = asyncio.create_task(work)
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return event.is_set()
+        return True
+    finally:
+        working.cancel()
+        waiting.cancel()
+        await asyncio.gather(working, waiting, return_exceptions=True)
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return

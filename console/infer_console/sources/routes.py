@@ -1,0 +1,43 @@
+"""Which route of the control API carries which command."""
+
+from urllib.parse import quote
+
+from infer_engine.protocol import Cancel, Command, Drain, Inject, SetHeadroom, StopInjection, Undrain
+
+PREFIX = "/control/v1"
+
+
+def command_route(command: Command, target: str | None) -> tuple[str, str]:
+    """HTTP method and path. ``target`` is the replica (drain, undrain) or the request (cancel); ValueError
+    when it is missing."""
+    match command:
+        case Drain():
+            return "POST", f"{PREFIX}/replicas/{_id(command, target)}:drain"
+        case Undrain():
+            return "POST", f"{PREFIX}/replicas/{_id(command, target)}:undrain"
+        case Cancel():
+            return "POST", f"{PREFIX}/requests/{_id(command, target)}:cancel"
+        case SetHeadroom():
+            return "POST", f"{PREFIX}/headroom"
+        case Inject():
+            return "POST", f"{PREFIX}/injections"
+        case StopInjection():
+            return "DELETE", f"{PREFIX}/injections"
+
+
+def replica_path(replica: str, part: str) -> str:
+    return f"{PREFIX}/replicas/{quote(replica, safe='')}/{part}"
+
+
+def request_path(request: str) -> str:
+    return f"{PREFIX}/requests/{quote(request, safe='')}"
+
+
+def operation_path(operation: str) -> str:
+    return f"{PREFIX}/operations/{quote(operation, safe='')}"
+
+
+def _id(command: Command, target: str | None) -> str:
+    if not target:
+        raise ValueError(f"{type(command).__name__} needs a target")
+    return quote(target, safe="")

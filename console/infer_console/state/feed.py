@@ -1,0 +1,55 @@
+"""Bounded feeds: what happened, and which operations are under way."""
+
+from collections import deque
+
+from infer_engine.protocol import Event, Operation
+
+MAX_EVENTS = 2_000
+MAX_OPERATIONS = 200
+
+ENDED = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class EventFeed:
+    """Events oldest first. A server tells recent ones again on every snapshot; each is kept once."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self._epoch = ""
+        self._last_seq = -1
+        self._picture: tuple[Event, ...] | None = ()
+
+    def add(self, epoch: str, event: Event) -> None:
+        if epoch != self._epoch:  # another server process: its sequence numbers start anew
+            self._epoch, self._last_seq = epoch, -1
+        if event.seq <= self._last_seq:
+            return
+        self._last_seq = event.seq
+        self._events.append(event)
+        self._picture = None
+
+    def picture(self) -> tuple[Event, ...]:
+        if self._picture is None:
+            self._picture = tuple(self._events)
+        return self._picture
+
+
+class OperationFeed:
+    """The newest state of each operation, oldest first; the oldest ended one goes first when there are too
+    many."""
+
+    def __init__(self) -> None:
+        self._operations: dict[str, Operation] = {}
+        self._picture: tuple[Operation, ...] | None = ()
+
+    def add(self, operation: Operation) -> None:
+        self._operations[operation.id] = operation
+        if len(self._operations) > MAX_OPERATIONS:
+            ended = (known.id for known in self._operations.values() if known.phase in ENDED)
+            del self._operations[next(ended, next(iter(self._operations)))]
+        self._picture = None
+
+    def picture(self) -> tuple[Operation, ...]:
+        if self._picture is None:
+            self._picture = tuple(sorted(self._operations.values(), key=lambda known: known.started_at))
+        return self._picture

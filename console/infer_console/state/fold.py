@@ -1,0 +1,216 @@
+"""The console's own state: watch messages folded in, pictures handed out.
+
+One ``ConsoleState`` belongs to the collector's thread. A fresh snapshot is folded aside and takes the place
+of what is shown only when it has arrived whole, so a reconnect or another filter leaves no gap on the screen.
+"""
+
+from collections.abc import Iterable
+
+from infer_engine.protocol import (
+    Envelope,
+    EventDelta,
+    Fleet,
+    FleetDelta,
+    HeldDelta,
+    Hello,
+    OperationDelta,
+    ReplicaFrame,
+    ReplicaGone,
+    RequestRow,
+    Reset,
+    SnapshotBegin,
+    SnapshotEnd,
+    TokenDelta,
+    Totals,
+)
+
+from infer_console.state.feed import EventFeed, OperationFeed
+from infer_console.state.link import LinkFold
+from infer_console.state.picture import Picture, ReplicaPicture
+from infer_console.state.replica import ReplicaFold
+from infer_console.state.series import INTERVAL_S, SAMPLES, SeriesSet, sample_replica, sample_totals
+from infer_console.state.streams import MAX_STREAMS, StreamTail
+
+
+class World:
+    """What a snapshot replaces as a whole."""
+
+    def __init__(self, fleet: Fleet | None = None) -> None:
+        self.fleet = fleet
+        self.totals: Totals | None = None
+        self.replicas: dict[str, ReplicaFold] = {}
+        self.held: tuple[RequestRow, ...] = ()
+
+
+class ConsoleState:
+    """Times named ``now_s`` are the console's monotonic clock, ``now_at`` is Unix seconds."""
+
+    def __init__(self, url: str, *, read_only: bool = False, embedded: bool = False) -> None:
+        self.link = LinkFold(url)
+        self._read_only = read_only
+        self._embedded = embedded
+        self._server_version: str | None = None
+        self._capabilities: frozenset[str] = frozenset()
+        self._epoch: str | None = None
+        self._seq = 0
+        self._world = World()
+        self._incoming: World | None = None
+        self._events = EventFeed()
+        self._operations = OperationFeed()
+        self._streams: dict[str, StreamTail] = {}
+        self._streams_message = ""
+        self._history = SeriesSet()
+        self._replica_history: dict[str, SeriesSet] = {}
+        self._sampled_s: float | None = None
+
+    # --- what comes in
+
+    def hello(self, hello: Hello) -> None:
+        self._server_version = hello.server_version
+        self._capabilities = frozenset(hello.capabilities)
+        if self._world.fleet is None:
+            self._world.fleet = hello.fleet
+
+    def opened(self) -> None:
+        """A new watch connection: sequence numbers start anew and half a snapshot is worth nothing."""
+        self._epoch = None
+        self._seq = 0
+        self._incoming = None
+
+    def fold(self, envelope: Envelope, now_s: float) -> bool:
+        """Fold one message in; False when one before it is missing, and the watch has to be opened anew."""
+        if not self.follow(envelope.epoch, envelope.seq, envelope.prev, now_s):
+            return False
+        match envelope.delta:
+            case SnapshotBegin() as begin:
+                self._server_version = begin.server_version
+                self._capabilities = frozenset(begin.capabilities)
+                self._incoming = World(self._world.fleet)
+            case SnapshotEnd():
+                if self._incoming is not None:
+                    self._world, self._incoming = self._incoming, None
+                    self.link.live(now_s)
+            case Reset():
+                self.link.resynced()
+            case EventDelta(event=event):
+                self._events.add(envelope.epoch, event)
+            case OperationDelta(operation=operation):
+                self._operations.add(operation)
+            case FleetDelta() | ReplicaFrame() | ReplicaGone() | HeldDelta() as delta:
+                self._fold_world(delta)
+            case _:
+                pass  # heartbeats; steps, which nobody shows yet
+        return True
+
+    def follow(self, epoch: str, seq: int, prev: int, now_s: float) -> bool:
+        """Check that the message with this head is the next one; for a message nobody understands, all there
+        is."""
+        if prev != self._seq or (self._epoch is not None and epoch != self._epoch):
+            self.link.resynced()
+            return False
+        self._epoch, self._seq = epoch, seq
+        self.link.heard(now_s)
+        return True
+
+    def _fold_world(self, delta: FleetDelta | ReplicaFrame | ReplicaGone | HeldDelta) -> None:
+        world = self._incoming if self._incoming is not None else self._world
+        match delta:
+            case FleetDelta(fleet=fleet, totals=totals):
+                world.fleet, world.totals = fleet, totals
+            case ReplicaFrame(replica=replica):
+                if replica not in world.replicas:
+                    history = self._replica_history.setdefault(replica, SeriesSet())
+                    world.replicas[replica] = ReplicaFold(replica, history)
+                world.replicas[replica].apply(delta)
+            case ReplicaGone(replica=replica):
+                world.replicas.pop(replica, None)
+            case HeldDelta(rows=rows):
+                world.held = tuple(rows)
+
+    def watch_streams(self, requests: Iterable[str]) -> tuple[str, ...]:
+        """Keep the tails of these requests, at most 16, and of no others; returns those kept."""
+        wanted = tuple(dict.fromkeys(requests))[:MAX_STREAMS]
+        self._streams = {request: self._streams.get(request) or StreamTail(request) for request in wanted}
+        return wanted
+
+    def tap_opened(self) -> tuple[str, ...]:
+        """A token tap is about to be opened; returns the requests to ask for: those that have not ended."""
+        wanted = tuple(request for request, tail in self._streams.items() if not tail.ended)
+        for request in wanted:
+            self._streams[request].opened()
+        return wanted
+
+    def tokens(self, delta: TokenDelta) -> None:
+        tail = self._streams.get(delta.request)
+        if tail is not None:
+            tail.apply(delta)
+
+    def stream_gone(self, request: str) -> None:
+        """The server does not know a tapped request (any more)."""
+        tail = self._streams.get(request)
+        if tail is not None:
+            tail.gone()
+
+    def stream_trouble(self, message: str) -> None:
+        """Why no tokens come; empty when they do."""
+        self._streams_message = message
+
+    # --- time passes
+
+    def sample(self, now_s: float) -> bool:
+        """Add the samples that are due to the histories; while the link is down what is added is unknown."""
+        if self._sampled_s is None:
+            self._sampled_s = now_s - INTERVAL_S
+        due = int((now_s - self._sampled_s) / INTERVAL_S)
+        if due <= 0:
+            return False
+        self._sampled_s += due * INTERVAL_S
+        for _ in range(min(due - 1, SAMPLES)):
+            self._sample_once(known=False)
+        self._sample_once(known=self.link.picture(now_s).state == "live")
+        return True
+
+    def _sample_once(self, *, known: bool) -> None:
+        totals = self._world.totals
+        self._history.sample(sample_totals(totals) if known and totals else {})
+        for gone in self._replica_history.keys() - self._world.replicas.keys():
+            if self._incoming is None or gone not in self._incoming.replicas:
+                del self._replica_history[gone]
+        for fold in self._world.replicas.values():
+            values = sample_replica(fold.status) if known and fold.status else {}
+            self._replica_history[fold.id].sample(values)
+            fold.sampled()
+
+    # --- what goes out
+
+    def picture(self, now_at: float, now_s: float) -> Picture:
+        """All that is known now. Alarms are the diagnosis' to add."""
+        replicas: dict[str, ReplicaPicture] = {}
+        for name, fold in sorted(self._world.replicas.items(), key=_by_name):
+            if (shown := fold.picture()) is not None:
+                replicas[name] = shown
+        return Picture(
+            at=now_at,
+            link=self.link.picture(now_s),
+            read_only=self._read_only,
+            embedded=self._embedded,
+            server_version=self._server_version,
+            capabilities=self._capabilities,
+            fleet=self._world.fleet,
+            totals=self._world.totals,
+            replicas=replicas,
+            held=self._world.held,
+            events=self._events.picture(),
+            operations=self._operations.picture(),
+            streams={request: tail.picture() for request, tail in self._streams.items()},
+            history=self._history.series(),
+            streams_message=self._streams_message,
+        )
+
+
+def _by_name(item: tuple[str, ReplicaFold]) -> tuple[str, int, str]:
+    """r2 before r10."""
+    name = item[0]
+    stem = name.rstrip("0123456789")
+    digits = name[len(stem) :]
+    return stem, int(digits[:18]) if digits else -1, name

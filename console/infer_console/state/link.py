@@ -1,0 +1,85 @@
+"""The connection to one server, as the operator sees it."""
+
+from collections import deque
+
+from infer_console.state.picture import Link, LinkState
+
+#: A live link that said nothing for this long (heartbeats come every 2 s) makes the view stale.
+STALE_AFTER_S = 3.0
+#: Window of the shown byte rate.
+RATE_WINDOW_S = 5.0
+
+
+class LinkFold:
+    """Times are the console's monotonic clock."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._state: LinkState = "connecting"
+        self._message = ""
+        self._note = ""
+        self._heard_s: float | None = None
+        self._was_live = False
+        self._reconnects = 0
+        self._resyncs = 0
+        self._bytes: deque[tuple[float, int]] = deque(maxlen=1024)
+
+    @property
+    def state(self) -> LinkState:
+        return self._state
+
+    @property
+    def heard_s(self) -> float | None:
+        """When the last message came, None before the first."""
+        return self._heard_s
+
+    def starting(self, message: str) -> None:
+        """The embedded engine is on its way up; there is nothing to connect to yet."""
+        self._state, self._message = "starting", message
+
+    def connecting(self, message: str = "") -> None:
+        self._state = "lost" if self._was_live else "connecting"
+        self._message = message
+
+    def live(self, now_s: float) -> None:
+        """A snapshot has arrived whole on a fresh connection."""
+        if self._state != "live" and self._was_live:
+            self._reconnects += 1
+        self._state, self._message = "live", ""
+        self._was_live = True
+        self._heard_s = now_s
+
+    def lost(self, message: str) -> None:
+        self._state, self._message = "lost", message
+
+    def note(self, message: str) -> None:
+        """Something an operator should know of a link that works; empty when there is nothing."""
+        self._note = message
+
+    def heard(self, now_s: float) -> None:
+        self._heard_s = now_s
+
+    def received(self, count: int, now_s: float) -> None:
+        if count > 0:
+            self._bytes.append((now_s, count))
+
+    def resynced(self) -> None:
+        self._resyncs += 1
+
+    def picture(self, now_s: float) -> Link:
+        age_s = None if self._heard_s is None else max(0.0, now_s - self._heard_s)
+        state = self._state
+        if state == "live" and age_s is not None and age_s > STALE_AFTER_S:
+            state = "stale"
+        while self._bytes and now_s - self._bytes[0][0] > RATE_WINDOW_S:
+            self._bytes.popleft()
+        rate = sum(count for _, count in self._bytes) / RATE_WINDOW_S if self._was_live else None
+        return Link(
+            url=self._url,
+            state=state,
+            age_s=age_s,
+            bytes_per_s=rate,
+            reconnects=self._reconnects,
+            resyncs=self._resyncs,
+            message=self._message or (self._note if state == "live" else ""),
+        )

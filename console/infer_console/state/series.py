@@ -1,0 +1,71 @@
+"""History at a fixed interval: what the sparklines draw."""
+
+from collections import deque
+from collections.abc import Mapping
+
+from infer_engine.protocol import Kv, Replica, Totals
+
+from infer_console.state.picture import Series
+
+#: Seconds per sample and samples kept: 30 minutes. A view folds several samples into one cell.
+INTERVAL_S = 2.0
+SAMPLES = 900
+
+#: What is sampled of a replica and of the fleet.
+KEYS = ("kv", "running", "waiting", "tokens_per_s", "ttft_p99", "itl_p99", "queue_wait_p99")
+
+
+class SeriesSet:
+    """One bounded series per key. ``series()`` returns the same dict until the next sample."""
+
+    __slots__ = ("_samples", "_series", "_taken")
+
+    def __init__(self) -> None:
+        self._samples: dict[str, deque[float | None]] = {key: deque(maxlen=SAMPLES) for key in KEYS}
+        self._series: dict[str, Series] | None = None
+        self._taken = 0
+
+    def sample(self, values: Mapping[str, float | None]) -> None:
+        """Append one sample per key; a key that is not in ``values`` is unknown, not zero."""
+        for key, samples in self._samples.items():
+            samples.append(values.get(key))
+        self._taken += 1
+        self._series = None
+
+    def series(self) -> dict[str, Series]:
+        if self._series is None:
+            self._series = {
+                key: Series(INTERVAL_S, tuple(kept), self._taken) for key, kept in self._samples.items()
+            }
+        return self._series
+
+
+def kv_used_ratio(kv: Kv) -> float | None:
+    """Share of the pool that requests hold, 0..1."""
+    if kv.used is None or not kv.total:
+        return None
+    return kv.used / kv.total
+
+
+def sample_replica(replica: Replica) -> dict[str, float | None]:
+    return {
+        "kv": kv_used_ratio(replica.kv),
+        "running": replica.running,
+        "waiting": replica.waiting,
+        "tokens_per_s": replica.tokens_per_s,
+        "ttft_p99": replica.ttft_s.p99,
+        "itl_p99": replica.itl_s.p99,
+        "queue_wait_p99": replica.queue_wait_s.p99,
+    }
+
+
+def sample_totals(totals: Totals) -> dict[str, float | None]:
+    return {
+        "kv": totals.kv_used_ratio,
+        "running": totals.running,
+        "waiting": totals.waiting,
+        "tokens_per_s": totals.tokens_per_s,
+        "ttft_p99": totals.ttft_s.p99,
+        "itl_p99": totals.itl_s.p99,
+        "queue_wait_p99": totals.queue_wait_s.p99,
+    }

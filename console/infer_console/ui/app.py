@@ -1,0 +1,321 @@
+"""The console's Textual app: screens over pictures, at the terminal's pace."""
+
+import asyncio
+import os
+import signal
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.app import App
+from textual.binding import Binding
+from textual.filter import LineFilter
+from textual.message import Message
+from textual.timer import Timer
+
+from infer_console.actions import registry
+from infer_console.state.picture import Picture
+from infer_console.terminal.output_filter import OutputFilter
+from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
+from infer_console.ui.backpressure import is_behind
+from infer_console.ui.leaving import TerminalGuard
+from infer_console.ui.output import SegmentFilter
+from infer_console.ui.ports import CollectorPort
+from infer_console.ui.screens.action import ActionScreen
+from infer_console.ui.screens.base import ConsoleScreen, PaintedScreen
+from infer_console.ui.screens.fleet import FleetScreen
+from infer_console.ui.screens.overlay import FilterScreen, HelpScreen, QuestionScreen
+from infer_console.ui.screens.replica import ReplicaScreen
+from infer_console.ui.screens.streams import StreamsScreen
+from infer_console.ui.themes import Theme, fitting_theme, load_themes
+from infer_console.view.alarms import ordered_alarms
+from infer_console.view.dialog import question_rows
+from infer_console.view.format import percent
+from infer_console.view.look import Look, ScreenName
+from infer_console.view.order import pane_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: How long a notice stands in the key bar.
+NOTICE_S = 4.0
+#: The clock and the age of the view go on by themselves.
+HEARTBEAT_S = 1.0
+#: Replicas whose rosters the Streams screen looks through.
+STREAM_REPLICAS = 8
+
+
+class Woken(Message):
+    """The collector has a new picture."""
+
+
+class ConsoleApp(App[int]):
+    """Owns what the operator looks at; the collector owns what is known."""
+
+    ENABLE_COMMAND_PALETTE = False
+    SCREENS = {"fleet": FleetScreen, "replica": ReplicaScreen, "streams": StreamsScreen}  # noqa: RUF012
+    BINDINGS = [  # noqa: RUF012
+        Binding("ctrl+c", "leave", show=False, priority=True),
+        Binding("ctrl+q", "leave", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        collector: CollectorPort,
+        *,
+        embedded: bool = False,
+        fps: float = 5.0,
+        guard: TerminalGuard | None = None,
+        theme: str | None = None,
+    ) -> None:
+        # Our styles are the terminal's: Textual need not convert them.
+        super().__init__(ansi_color=True)
+        self.collector = collector
+        self.look = Look()
+        self.output_filter = OutputFilter()
+        self._line_filter = SegmentFilter(self.output_filter)
+        self._embedded = embedded
+        self._period_s = 1.0 / fps
+        self._guard = guard
+        self._themes = load_themes()
+        no_color = "NO_COLOR" in os.environ
+        self._theme_name = theme or fitting_theme(self.console.color_system, no_color)
+        self._frozen: Picture | None = None
+        self._notice: tuple[SafeText, float] | None = None
+        self._painted_s = 0.0
+        self._woken = False
+        self._next_frame: Timer | None = None
+        self._alarm = -1
+
+    # --- what the screens ask
+
+    @property
+    def theme_now(self) -> Theme:
+        return self._themes[self._theme_name]
+
+    @property
+    def shown_picture(self) -> Picture:
+        """The newest picture, or the one that was frozen."""
+        return self._frozen or self.collector.picture
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return time.time()
+
+    @property
+    def notice(self) -> SafeText | None:
+        if self._notice is not None and time.monotonic() < self._notice[1]:
+            return self._notice[0]
+        return None
+
+    def get_line_filters(self) -> "Sequence[LineFilter]":
+        return [*super().get_line_filters(), self._line_filter]
+
+    # --- starting, frames, ending
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.leave_now, 128 + number)
+        self.push_screen("fleet")
+        self.collector.on_picture(self._wake)
+        self.set_interval(HEARTBEAT_S, self.frame)
+
+    def on_unmount(self) -> None:
+        self.collector.on_picture(None)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
+    def _wake(self) -> None:
+        """On the collector's thread. Wake-ups coalesce: one message is under way at most."""
+        if not self._woken:
+            self._woken = True
+            self.post_message(Woken())
+
+    def on_woken(self) -> None:
+        self._woken = False
+        wait_s = self._painted_s + self._period_s - time.monotonic()
+        if wait_s <= 0:
+            self.frame()
+        elif self._next_frame is None:
+            self._next_frame = self.set_timer(wait_s, self._late_frame)
+
+    def _late_frame(self) -> None:
+        self._next_frame = None
+        self.frame()
+
+    def frame(self) -> None:
+        """Repaint what changed, unless the terminal is behind: then the next frame shows it all."""
+        self._painted_s = time.monotonic()
+        if is_behind(self):
+            self.look.skipped_frames += 1
+            return
+        self.repaint()
+
+    def repaint(self) -> None:
+        screen = self.screen
+        if isinstance(screen, PaintedScreen):
+            screen.paint()
+
+    def action_leave(self) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave, but ask first where the engine ends too and others than test traffic would lose their
+        answers."""
+        lost = self._requests_of_others()
+        below = self.screen
+        if not lost or not isinstance(below, ConsoleScreen):
+            self.leave_now(0)
+            return
+        lines = [
+            safe(f"{lost} request{'s' if lost != 1 else ''} of clients are being served by this engine."),
+            safe("The engine ends with the console; their clients would get an error."),
+        ]
+        rows = question_rows(
+            "Leave?", lines, "y: end the engine and leave", "any other key: stay", self.size.width
+        )
+        self.push_screen(QuestionScreen(below, rows))
+
+    def leave_now(self, status: int) -> None:
+        if self._guard is not None:
+            self._guard.leave(status)
+        self.exit(status, return_code=status)
+
+    def _requests_of_others(self) -> int:
+        picture = self.collector.picture
+        if not self._embedded or picture.totals is None or picture.link.state != "live":
+            return 0
+        served = (picture.totals.running or 0) + (picture.totals.waiting or 0)
+        test = picture.fleet.traffic.in_flight if picture.fleet is not None else 0
+        return max(0, served - test)
+
+    def _fatal_error(self) -> None:
+        """Our own crash: a plain traceback, escaped, without the locals that Textual would print."""
+        if self._guard is not None:
+            self._guard.leave(1)
+        self._exit_renderables.append(Text(safe_multiline(traceback.format_exc(), 60)))
+        self._close_messages_no_wait()
+
+    # --- where the operator goes
+
+    def go(self, screen: ScreenName) -> None:
+        if screen == "replica" and self.look.replica is None:
+            ids = pane_ids(self.shown_picture, self.look, "fleet", "replicas")
+            self.look.replica = self.look.cursor("fleet", "replicas").id or (ids[0] if ids else None)
+        if screen != "streams":
+            self.look.zoomed = None
+        if isinstance(self.screen, ConsoleScreen) and self.screen.name_in_look == screen:
+            self.screen_changed()
+            self.repaint()
+        else:
+            self.switch_screen(screen)
+
+    def screen_changed(self) -> None:
+        """Ask the collector for what is now looked at."""
+        screen = self.screen
+        if not isinstance(screen, ConsoleScreen):
+            return
+        match screen.name_in_look:
+            case "fleet":
+                self.collector.set_interest(())
+            case "replica":
+                self.collector.set_interest([self.look.replica] if self.look.replica else ())
+            case "streams":
+                known = list(self.collector.picture.replicas)
+                self.collector.set_interest(known[:STREAM_REPLICAS], ("roster",))
+
+    def watch_streams(self, requests: list[str]) -> None:
+        self.collector.watch_streams(requests)
+
+    def next_alarm(self) -> None:
+        alarms = ordered_alarms(self.shown_picture)
+        if not alarms:
+            self.say("no alarm")
+            return
+        self._alarm = (self._alarm + 1) % len(alarms)
+        alarm = alarms[self._alarm]
+        self.say(f"alarm {self._alarm + 1} of {len(alarms)}: {alarm.text}")
+        if alarm.replica is None:
+            return
+        if isinstance(self.screen, ConsoleScreen) and self.screen.name_in_look == "replica":
+            self.look.replica = alarm.replica
+            self.screen_changed()
+        else:
+            ids = pane_ids(self.shown_picture, self.look, "fleet", "replicas")
+            self.look.cursor("fleet", "replicas").select(ids, alarm.replica)
+            self.look.focus["fleet"] = "replicas"
+            self.go("fleet")
+        self.repaint()
+
+    def toggle_pause(self) -> None:
+        self.look.paused = not self.look.paused
+        self._frozen = self.collector.picture if self.look.paused else None
+        self.repaint()
+
+    def next_theme(self) -> None:
+        names = list(self._themes)
+        self._theme_name = names[(names.index(self._theme_name) + 1) % len(names)]
+        screen = self.screen
+        if isinstance(screen, PaintedScreen):
+            screen.canvas.use_theme(self.theme_now)
+        self.say(f"theme: {self._theme_name}")
+
+    def say(self, text: str) -> None:
+        """A short notice in place of the key bar."""
+        self._notice = (safe(text, 200), time.monotonic() + NOTICE_S)
+        self.repaint()
+
+    def open_filter(self) -> None:
+        if isinstance(self.screen, ConsoleScreen):
+            self.push_screen(FilterScreen(self.screen))
+
+    def open_help(self, about: ScreenName) -> None:
+        if isinstance(self.screen, ConsoleScreen):
+            self.push_screen(HelpScreen(self.screen, about))
+
+    # --- what the operator does
+
+    def act(self, name: str, replica: str | None, request: str | None) -> None:
+        """Open an action's dialog on the id that is selected now."""
+        below = self.screen
+        if not isinstance(below, ConsoleScreen):
+            return
+        if self.look.paused:
+            self.say("paused: action keys are off; p goes on")
+            return
+        picture = self.collector.picture
+        if name == "inject" and picture.fleet is not None and picture.fleet.traffic.running:
+            name = "stop-inject"
+        action = registry.action(name)
+        target = {"replica": replica, "replica or fleet": replica, "request": request}.get(action.target)
+        if target is None and action.target in ("replica", "request"):
+            self.say(f"no {action.target} is selected (it may just have ended); j and k move the cursor")
+            return
+        refusal = action.allowed(picture, target)
+        if refusal is not None:
+            self.say(refusal)
+            return
+        self.push_screen(ActionScreen(below, action, target, self._given(name, target)))
+
+    def _given(self, name: str, target: str | None) -> dict[str, str | bool | None]:
+        """Present values that a dialog starts from."""
+        if name != "headroom":
+            return {}
+        replica = self.collector.picture.replicas.get(target or "")
+        kv = replica.status.kv if replica is not None else None
+        if kv is None or not kv.total or kv.admit_limit is None:
+            return {"headroom": "10%"}
+        return {"headroom": f"{percent(1 - kv.admit_limit / kv.total)}%"}
+
+
+def run_app(collector: CollectorPort, *, embedded: object | None, read_only: bool, fps: float) -> int:
+    """Show the console until the operator leaves; returns the exit status. ``embedded`` is the engine that
+    this console started, if any: it ends with the console. Read-only is the collector's: it sends nothing
+    then."""
+    with TerminalGuard() as guard:
+        app = ConsoleApp(collector, embedded=embedded is not None, fps=fps, guard=guard)
+        app.run(mouse=False)
+    return app.return_code or 0

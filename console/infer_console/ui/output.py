@@ -1,0 +1,29 @@
+"""The last filter before the terminal, as a Textual line filter: it sees every segment of every widget."""
+
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+from infer_console.terminal.output_filter import OutputFilter
+
+
+class SegmentFilter(LineFilter):
+    """Cleans the text of segments, and takes links off: no text of ours has any."""
+
+    def __init__(self, output_filter: OutputFilter) -> None:
+        super().__init__()
+        self._filter = output_filter
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        clean = self._filter.clean
+        cleaned: list[Segment] = []
+        for segment in segments:
+            text, style, control = segment
+            if style is not None and style.link is not None:
+                style = style.update_link(None)
+                self._filter.caught += 1
+            shown = clean(text)
+            cleaned.append(
+                segment if shown is text and style is segment.style else Segment(shown, style, control)
+            )
+        return cleaned

@@ -1,0 +1,200 @@
+"""An action's dialog: asks the server what would happen, applies on Enter, shows how it went.
+
+The dialog holds on to the id it was opened on. Answers come from the collector's thread as messages; one that
+belongs to older parameters is dropped.
+"""
+
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from infer_engine.protocol import CommandResult, Problem
+from textual import events
+from textual.message import Message
+from textual.timer import Timer
+
+from infer_console.actions.action import Action
+from infer_console.actions.params import Given
+from infer_console.sources.client import actor
+from infer_console.state.picture import Picture
+from infer_console.ui.ports import Answer
+from infer_console.ui.screens.base import ConsoleScreen
+from infer_console.ui.screens.overlay import OverlayScreen
+from infer_console.view.dialog import Dialog, Prediction, dialog_rows
+from infer_console.view.form import Form
+from infer_console.view.look import Size
+from infer_console.view.row import Row
+
+#: A pause in typing after which the server is asked, and how often it is asked again.
+ASK_AFTER_S = 0.2
+ASK_AGAIN_S = 5.0
+
+
+class _Asked(NamedTuple):
+    """What an answer belongs to."""
+
+    number: int
+    dry_run: bool
+
+
+class Answered(Message):
+    """A command's answer arrived."""
+
+    def __init__(self, asked: _Asked, answer: Answer) -> None:
+        super().__init__()
+        self.asked = asked
+        self.answer = answer
+
+
+class ActionScreen(OverlayScreen):
+    def __init__(self, below: ConsoleScreen, action: Action, target: str | None, given: Given) -> None:
+        super().__init__(below)
+        scopes = ()
+        if action.target == "replica or fleet" and target is not None:
+            scopes = (target, "all replicas")
+        form = Form.of(action, target, given, scopes)
+        self.dialog = Dialog(form, Prediction("asking", [], []))
+        self._number = 0
+        self._timer: Timer | None = None
+
+    @property
+    def form(self) -> Form:
+        return self.dialog.form
+
+    def on_mount(self) -> None:
+        self._changed()
+        self.set_interval(ASK_AGAIN_S, self._ask)
+        super().on_mount()
+
+    def box(self, picture: Picture, size: Size, now: float) -> list[Row]:
+        self.dialog.caution = self.form.action.caution(picture)
+        if self.dialog.prediction.source in ("asking", "screen"):
+            self._predict_from_screen(picture)
+        return dialog_rows(self.dialog, picture, size.width, size.height, now)
+
+    # --- keys
+
+    def pressed(self, event: events.Key) -> None:
+        if event.key == "escape":
+            self.close()
+        elif self.dialog.phase == "applied":
+            if event.key == "enter":
+                self.close()
+        elif self.dialog.phase in ("edit", "failed"):
+            self._edited(event)
+
+    def _edited(self, event: events.Key) -> None:
+        form = self.form
+        match event.key:
+            case "down" | "tab":
+                form.move(1)
+            case "up" | "shift+tab":
+                form.move(-1)
+            case "enter":
+                self._entered()
+            case _:
+                if form.key(event.key, event.character):
+                    self.dialog.phase = "edit"
+                    self._changed()
+
+    def _entered(self) -> None:
+        form = self.form
+        if form.focused_button == "close":
+            self.close()
+        elif form.focused_button is None and form.destructive():
+            form.focus = len(form.fields)  # to the buttons, on Close
+        else:
+            self._apply()
+
+    # --- asking and applying
+
+    def _changed(self) -> None:
+        """The parameters changed: what the server said is about others."""
+        self._number += 1
+        self.dialog.prediction = Prediction("asking", [], [])
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(ASK_AFTER_S, self._ask)
+
+    def _ask(self) -> None:
+        """Ask the server what the command would do."""
+        if self.dialog.phase in ("edit", "failed"):
+            self._send(dry_run=True)
+
+    def _apply(self) -> None:
+        form = self.form
+        picture = self.console.collector.picture
+        if not form.confirmed():
+            self.dialog.phase = "failed"
+            self.dialog.outcome = [f"force takes effect with the id {form.target} typed to confirm"]
+            return
+        refusal = form.action.allowed(picture, form.current_target)
+        if refusal is not None:
+            self.dialog.phase, self.dialog.outcome = "failed", [refusal]
+            return
+        self._number += 1
+        if self._send(dry_run=False):
+            self.dialog.phase = "applying"
+
+    def _send(self, dry_run: bool) -> bool:
+        values = self.form.values()
+        if values is None:
+            return False
+        target = self.form.current_target
+        command = self.form.action.command(target, values, actor=actor(), dry_run=dry_run)
+        asked = _Asked(self._number, dry_run)
+        future = self.console.collector.command(command, target)
+        future.add_done_callback(lambda done: self._arrived(asked, done))
+        return True
+
+    def _arrived(self, asked: _Asked, done: "Future[Answer]") -> None:
+        """On the collector's thread."""
+        if self.is_running:
+            self.post_message(Answered(asked, done.result()))
+
+    def on_answered(self, message: Answered) -> None:
+        if message.asked.number != self._number:
+            return
+        if message.asked.dry_run:
+            self._predicted(message.answer)
+        else:
+            self._applied(message.answer)
+        if self.is_current:
+            self.paint()
+
+    def _predicted(self, answer: Answer) -> None:
+        if isinstance(answer, CommandResult):
+            effect = answer.effect
+            self.dialog.prediction = Prediction("server", list(effect.summary), list(effect.warnings))
+        elif answer.status >= 500:
+            self.dialog.prediction = Prediction("screen", [], problem_lines(answer))
+        else:
+            self.dialog.prediction = Prediction("refused", problem_lines(answer), [])
+
+    def _applied(self, answer: Answer) -> None:
+        if isinstance(answer, CommandResult):
+            self.dialog.phase = "applied"
+            self.dialog.operation = answer.operation.id if answer.operation is not None else None
+            self.dialog.outcome = list(answer.effect.summary) or ["done"]
+        else:
+            self.dialog.phase, self.dialog.outcome = "failed", problem_lines(answer)
+
+    def _predict_from_screen(self, picture: Picture) -> None:
+        values = self.form.values()
+        if values is not None:
+            target = self.form.current_target
+            self.dialog.prediction.lines = self.form.action.effect(picture, target, values)
+
+
+def problem_lines(problem: Problem) -> list[str]:
+    """A problem in words: what, which field, which numbers."""
+    lines = [problem.title or problem.code]
+    if problem.detail and problem.detail != problem.title:
+        lines.append(problem.detail)
+    if problem.field:
+        lines.append(f"field: {problem.field}")
+    if problem.numbers:
+        known = (
+            f"{name} {'–' if value is None else f'{value:g}'}" for name, value in problem.numbers.items()
+        )
+        lines.append(", ".join(known))
+    return lines

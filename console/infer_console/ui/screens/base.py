@@ -1,0 +1,171 @@
+"""What the screens share: a canvas, the keys of the key table, and repainting."""
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from infer_console.state.picture import Picture
+from infer_console.ui.widgets.canvas import Canvas
+from infer_console.view.keys import keys_of
+from infer_console.view.look import PANES, Cursor, Pane, ScreenName, Size
+from infer_console.view.order import pane_ids
+from infer_console.view.row import Row
+
+if TYPE_CHECKING:
+    from infer_console.ui.app import ConsoleApp
+
+PAGE = 10
+
+
+def bindings_of(screen: ScreenName) -> list[BindingType]:
+    """Textual bindings for the keys of one screen; those of the whole console are actions of the app."""
+    return [Binding(key.key, key.action, key.label, show=False) for key in keys_of(screen)]
+
+
+class PaintedScreen(Screen[None]):
+    """A screen that is one canvas."""
+
+    DEFAULT_CSS = "PaintedScreen { overflow: hidden; background: transparent; }"
+
+    _canvas: Canvas | None = None
+
+    @property
+    def console(self) -> "ConsoleApp":
+        return cast("ConsoleApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        self._canvas = Canvas(self.console.theme_now)
+        yield self._canvas
+
+    @property
+    def canvas(self) -> Canvas:
+        """Raise RuntimeError before the screen is composed."""
+        if self._canvas is None:
+            raise RuntimeError("the screen is not composed yet")
+        return self._canvas
+
+    def draw(self, picture: Picture, size: Size, now: float) -> list[Row]:
+        """The rows to show: ``size.height`` of them."""
+        raise NotImplementedError
+
+    def paint(self) -> int:
+        """Bring the canvas up to date; returns how many rows changed. A screen that is still being put
+        together is painted when it is mounted."""
+        if self._canvas is None:
+            return 0
+        size = Size(max(1, self.app.size.width), max(1, self.app.size.height))
+        return self._canvas.show(self.draw(self.console.shown_picture, size, self.console.now()))
+
+    def on_mount(self) -> None:
+        self.paint()
+
+    def on_resize(self) -> None:
+        self.paint()
+
+    def on_screen_resume(self) -> None:
+        self.canvas.use_theme(self.console.theme_now)
+        self.paint()
+
+
+class ConsoleScreen(PaintedScreen):
+    """Fleet, Replica or Streams: panes with cursors."""
+
+    name_in_look: ClassVar[ScreenName] = "fleet"
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self.console.screen_changed()
+
+    # --- cursors
+
+    def focused_ids(self) -> tuple[Pane | None, list[str]]:
+        pane = self.console.look.pane(self.name_in_look)
+        if pane is None:
+            return None, []
+        return pane, pane_ids(self.console.shown_picture, self.console.look, self.name_in_look, pane)
+
+    def focused_cursor(self) -> Cursor | None:
+        """The focused pane's cursor, up to date."""
+        pane, ids = self.focused_ids()
+        if pane is None:
+            return None
+        cursor = self.console.look.cursor(self.name_in_look, pane)
+        cursor.follow(ids)
+        return cursor
+
+    def _move(self, by: int) -> None:
+        pane, ids = self.focused_ids()
+        if pane is not None:
+            self.console.look.cursor(self.name_in_look, pane).move(ids, by)
+            self.paint()
+
+    def action_down(self) -> None:
+        self._move(1)
+
+    def action_up(self) -> None:
+        self._move(-1)
+
+    def action_page_down(self) -> None:
+        self._move(PAGE)
+
+    def action_page_up(self) -> None:
+        self._move(-PAGE)
+
+    def action_top(self) -> None:
+        self._move(-1_000_000)
+
+    def action_bottom(self) -> None:
+        self._move(1_000_000)
+
+    def action_next_pane(self) -> None:
+        self.console.look.next_pane(self.name_in_look)
+        self.paint()
+
+    def action_previous_pane(self) -> None:
+        if PANES[self.name_in_look]:
+            self.console.look.next_pane(self.name_in_look, -1)
+        self.paint()
+
+    # --- where the operator goes
+
+    def action_fleet(self) -> None:
+        self.console.go("fleet")
+
+    def action_replica(self) -> None:
+        self.console.go("replica")
+
+    def action_streams(self) -> None:
+        self.console.go("streams")
+
+    def action_next_alarm(self) -> None:
+        self.console.next_alarm()
+
+    def action_filter(self) -> None:
+        self.console.open_filter()
+
+    def action_pause(self) -> None:
+        self.console.toggle_pause()
+
+    def action_theme(self) -> None:
+        self.console.next_theme()
+
+    def action_help(self) -> None:
+        self.console.open_help(self.name_in_look)
+
+    def action_quit(self) -> None:
+        self.console.leave()
+
+    # --- what the operator does
+
+    def target_replica(self) -> str | None:
+        """The replica that an action would be about."""
+        return self.console.look.replica
+
+    def target_request(self) -> str | None:
+        """The request that an action would be about."""
+        return None
+
+    def action_act(self, name: str) -> None:
+        self.console.act(name, self.target_replica(), self.target_request())

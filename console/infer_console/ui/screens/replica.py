@@ -1,0 +1,51 @@
+"""One replica: its batch, its queue, its blocks."""
+
+from infer_console.state.picture import Picture
+from infer_console.ui.screens.base import ConsoleScreen, bindings_of
+from infer_console.view.look import LENSES, ROSTER_SORTS, Size
+from infer_console.view.row import Row
+from infer_console.view.screens import replica_screen
+
+
+class ReplicaScreen(ConsoleScreen):
+    name_in_look = "replica"
+    BINDINGS = bindings_of("replica")
+
+    def draw(self, picture: Picture, size: Size, now: float) -> list[Row]:
+        return replica_screen(picture, self.console.look, size, now, self.console.notice)
+
+    def target_request(self) -> str | None:
+        if self.console.look.pane("replica") == "events":
+            return None
+        cursor = self.focused_cursor()
+        return cursor.id if cursor is not None else None
+
+    def action_into(self) -> None:
+        """The tokens of the request under the cursor."""
+        request = self.target_request()
+        if request is not None:
+            self.console.look.zoomed = request
+            self.console.go("streams")
+
+    def action_back(self) -> None:
+        if self.console.look.filter:
+            self.console.look.filter = ""
+            self.paint()
+        else:
+            self.console.go("fleet")
+
+    def action_sort(self) -> None:
+        look = self.console.look
+        look.roster_sort = ROSTER_SORTS[(ROSTER_SORTS.index(look.roster_sort) + 1) % len(ROSTER_SORTS)]
+        self.paint()
+
+    def action_lens(self) -> None:
+        look = self.console.look
+        look.lens = LENSES[(LENSES.index(look.lens) + 1) % len(LENSES)]
+        self.paint()
+
+    def action_mark(self) -> None:
+        request = self.target_request()
+        if request is not None:
+            self.console.look.mark(request)
+            self.action_down()

@@ -1,0 +1,73 @@
+"""Themes: a TOML file each, giving every role and every ground a Rich style."""
+
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from rich.errors import StyleSyntaxError
+from rich.style import Style
+
+from infer_console.view.row import ROLES, TONES, Role, Tone
+
+DEFAULT = "dark"
+#: Where the terminal has 16 colours, or none at all.
+SIXTEEN_COLORS, NO_COLORS = "ansi", "mono"
+
+
+class ThemeError(ValueError):
+    """A theme file does not say what it has to; ``str()`` names file and key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    name: str
+    styles: dict[tuple[Role, Tone], Style]
+
+    def style(self, role: Role, tone: Tone) -> Style:
+        return self.styles[role, tone]
+
+
+def themes_directory() -> Path:
+    """Beside the installed package, or in the checkout."""
+    installed = Path(str(files("infer_console"))) / "themes"
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "themes"
+
+
+def load_theme(path: Path) -> Theme:
+    """Raise ThemeError for a file in which a role, a tone or a style is missing or not understood."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ThemeError(f"{path.name}: {error}") from error
+    roles = {role: _style(path, document, "roles", role) for role in ROLES}
+    tones = {tone: _style(path, document, "tones", tone) for tone in TONES}
+    # A role's own background wins: a selected block stands out on any ground.
+    styles: dict[tuple[Role, Tone], Style] = {
+        (role, tone): tones[tone] + roles[role] for role in ROLES for tone in TONES
+    }
+    return Theme(path.stem, styles)
+
+
+def _style(path: Path, document: dict[str, object], table: str, name: str) -> Style:
+    section = document.get(table)
+    text = section.get(name) if isinstance(section, dict) else None
+    if not isinstance(text, str):
+        raise ThemeError(f"{path.name}: [{table}] has no {name}")
+    try:
+        return Style.parse(text)
+    except StyleSyntaxError as error:
+        raise ThemeError(f"{path.name}: [{table}] {name} = {text!r} is no style: {error}") from error
+
+
+def load_themes() -> dict[str, Theme]:
+    """All themes by name, the default first."""
+    paths = sorted(themes_directory().glob("*.toml"), key=lambda path: (path.stem != DEFAULT, path.stem))
+    return {path.stem: load_theme(path) for path in paths}
+
+
+def fitting_theme(color_system: str | None, no_color: bool) -> str:
+    """The theme to start with on such a terminal."""
+    if no_color or color_system is None:
+        return NO_COLORS
+    return SIXTEEN_COLORS if color_system == "standard" else DEFAULT

@@ -1,0 +1,94 @@
+"""The first line: whose screen this is, how fresh it is, and what time it is."""
+
+from infer_console.state.picture import Link, Picture
+from infer_console.terminal.safe_text import SafeText, safe
+from infer_console.view.format import age, clock
+from infer_console.view.look import Look
+from infer_console.view.row import Line, Role, Row, Shown
+
+#: A live link says something every 2 s; a view older than this may not be acted on.
+STALE_AFTER_S = 3.0
+
+
+def link_age_s(picture: Picture, now: float) -> float | None:
+    """The age of the view, counting on where the collector itself has fallen silent."""
+    if picture.link.age_s is None:
+        return None
+    return picture.link.age_s + max(0.0, now - picture.at)
+
+
+def link_word(picture: Picture, now: float) -> tuple[SafeText, Role]:
+    """``LIVE .2s`` or what else is the matter with the link, in words as well as in colour."""
+    link: Link = picture.link
+    seen_s = link_age_s(picture, now)
+    if link.state == "live" and seen_s is not None and seen_s > STALE_AFTER_S:
+        return safe(f"STALE {age(seen_s)}"), "warn"
+    match link.state:
+        case "live":
+            return safe(f"LIVE {age(seen_s)}"), "ok"
+        case "stale":
+            return safe(f"STALE {age(seen_s)}"), "warn"
+        case "lost":
+            return safe(f"LOST {age(seen_s)}" if seen_s is not None else "LOST"), "crit"
+        case "starting":
+            return safe("STARTING"), "accent"
+        case "connecting":
+            return safe("CONNECTING"), "accent"
+
+
+def actions_off(picture: Picture, look: Look, now: float) -> Shown:
+    """Why action keys are off; empty where they are on."""
+    if picture.read_only:
+        return "read-only"
+    if look.paused:
+        return "paused: action keys off"
+    if picture.link.state in ("starting", "connecting"):
+        return "no engine yet: action keys off"
+    if picture.link.state == "lost":
+        return safe(f"no connection: {picture.link.message or 'trying again'}", 100)
+    if picture.link.state == "stale" or (link_age_s(picture, now) or 0) > STALE_AFTER_S:
+        return "stale view: only D and X act"
+    return ""
+
+
+def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText | None = None) -> Row:
+    """``where`` is the replica or screen after the fleet's name."""
+    line = Line(width, "bar").put(" ")
+    fleet = picture.fleet
+    line.put(safe(fleet.name, 32) if fleet else safe(picture.link.url or "infer-console", 48), "strong")
+    if where is not None:
+        line.put(" › ", "dim").put(where, "strong")
+    right: list[tuple[SafeText, Role]] = []
+    if look.paused:
+        right.append((safe(f"PAUSED {age(now - picture.at)} ago"), "warn"))
+    right.append(link_word(picture, now))
+    if picture.link.bytes_per_s is not None and width >= 100:
+        right.append((safe(f"{picture.link.bytes_per_s / 1000:.1f}KB/s"), "dim"))
+    right.append((clock(now), "text"))
+    room = width - line.used - sum(len(text) + 2 for text, _ in right) - 2
+    for text, role in _facts(picture, width):
+        if len(text) + 2 <= room:
+            line.put("  ").put(text, role)
+            room -= len(text) + 2
+    line.to(width - sum(len(text) + 2 for text, _ in right) + 1)
+    for index, (text, role) in enumerate(right):
+        line.put("  " if index else "").put(text, role)
+    return line.row()
+
+
+def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
+    facts: list[tuple[SafeText, Role]] = []
+    fleet = picture.fleet
+    if fleet is not None:
+        facts.append((safe(fleet.model, 40), "text"))
+        if fleet.simulated:
+            facts.append((safe("simulated"), "warn"))
+        if picture.totals is not None:
+            facts.append((safe(f"{picture.totals.ready}/{picture.totals.replicas} ready"), "dim"))
+    if picture.embedded:
+        facts.append((safe("embedded engine"), "dim"))
+    if picture.read_only:
+        facts.append((safe("read-only"), "warn"))
+    if picture.link.reconnects and width >= 100:
+        facts.append((safe(f"reconnects {picture.link.reconnects}"), "warn"))
+    return facts

@@ -1,0 +1,259 @@
+"""An action's dialog: the target, the numbers as they are, the parameters, what it will do, and how it went.
+
+Text of users never stands here: next to the verb is only the id that the dialog was opened on.
+"""
+
+import textwrap
+from dataclasses import dataclass
+from typing import Literal
+
+from infer_engine.protocol import Operation
+
+from infer_console.actions.cancel import find_request
+from infer_console.state.picture import Picture
+from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
+from infer_console.view.form import Field, Form
+from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, seconds
+from infer_console.view.layout import fill
+from infer_console.view.operations import operation_row
+from infer_console.view.row import Line, Role, Row, Shown, with_tone
+
+WIDTH = 84
+_LABEL = 20
+
+Source = Literal["asking", "screen", "server", "refused"]
+Phase = Literal["edit", "applying", "applied", "failed"]
+_SOURCES: dict[Source, tuple[Shown, Role]] = {
+    "asking": ("asking the server …; from what is on the screen:", "dim"),
+    "screen": ("from what is on the screen (the server did not say):", "warn"),
+    "server": ("the server's prediction:", "ok"),
+    "refused": ("the server would refuse:", "crit"),
+}
+_DANGERS: dict[str, tuple[Shown, Role]] = {
+    "safe": (" safe ", "ok"),
+    "undoable": (" undoable ", "accent"),
+    "destructive": (" destroys work ", "crit"),
+}
+
+
+@dataclass(slots=True)
+class Prediction:
+    source: Source
+    lines: list[str]
+    warnings: list[str]
+
+
+@dataclass(slots=True)
+class Dialog:
+    """All that a dialog shows. ``outcome`` are the server's words after it was applied."""
+
+    form: Form
+    prediction: Prediction
+    phase: Phase = "edit"
+    outcome: list[str] | None = None
+    operation: str | None = None
+    caution: str | None = None
+
+
+def dialog_rows(dialog: Dialog, picture: Picture, width: int, height: int, now: float) -> list[Row]:
+    """A framed box of at most ``height`` rows; the prediction gives way where room is short, buttons
+    never."""
+    outer = max(20, min(WIDTH, width - 2))
+    inner = outer - 4
+    head = [_numbers(dialog, picture, inner)]
+    if dialog.caution:
+        head.append(Line(inner, "dialog").put("△ ", "warn").put(safe(dialog.caution), "warn").row())
+    head.append(_blank(inner))
+    fields = _field_rows(dialog, inner) if dialog.phase in ("edit", "failed") else []
+    foot = _foot(dialog, picture, inner, now)
+    room = max(0, height - 2 - len(head) - len(fields) - len(foot))
+    middle = _prediction_rows(dialog, inner) if dialog.phase in ("edit", "applying", "failed") else []
+    if len(middle) > room:
+        middle = [*middle[: max(0, room - 1)], Line(inner, "dialog").put("…", "dim").row()][:room]
+    body = [*head, *fields, *middle, *foot][: max(0, height - 2)]
+    return [_top(dialog, outer), *(_framed(row, outer) for row in body), _bottom(outer)]
+
+
+def _top(dialog: Dialog, outer: int) -> Row:
+    form = dialog.form
+    line = Line(outer, "dialog").put("┌─ ", "rule").put(safe(form.action.title), "strong").put(" ")
+    target = form.current_target
+    line.put(safe_identifier(target) if target else "the whole fleet", "accent").put(" ")
+    danger, role = _DANGERS["destructive" if form.destructive() else form.action.danger]
+    line.to(outer - len(danger) - 2, "─", "rule").put(danger, role).put("─┐", "rule")
+    return line.row()
+
+
+def _bottom(outer: int) -> Row:
+    return Line(outer, "dialog").put("└", "rule").to(outer - 1, "─", "rule").put("┘", "rule").row()
+
+
+def _framed(row: Row, outer: int) -> Row:
+    return Line(outer, "dialog").put("│ ", "rule").put_spans(row).to(outer - 2).put(" │", "rule").row()
+
+
+def _blank(inner: int) -> Row:
+    return Line(inner, "dialog").row()
+
+
+def _numbers(dialog: Dialog, picture: Picture, inner: int) -> Row:
+    """The target's numbers at this moment."""
+    line = Line(inner, "dialog").put("now  ", "label")
+    target = dialog.form.current_target
+    if dialog.form.action.target == "request":
+        return _request_numbers(line, picture, target)
+    replica = picture.replicas.get(target or "")
+    if replica is not None:
+        status = replica.status
+        kv = status.kv
+        line.put(safe(status.state)).put("  RUN ", "label").put(count(status.running))
+        line.put("  WAIT ", "label").put(count(status.waiting)).put("  KV ", "label")
+        line.put(percent(kv.used / kv.total) if kv.used is not None and kv.total else UNKNOWN).put(
+            "% ", "dim"
+        )
+        line.put(count(kv.used)).put(" of ", "dim").put(count(kv.total)).put(" blk", "dim")
+        return line.put("  TTFT p99 s ", "label").put(seconds(status.ttft_s.p99)).row()
+    if target is not None:
+        return line.put("not there any more", "crit").row()
+    totals = picture.totals
+    if totals is None:
+        return line.put("–", "dim").row()
+    line.put(safe(f"{totals.ready} of {totals.replicas} ready")).put("  RUN ", "label").put(
+        count(totals.running)
+    )
+    line.put("  WAIT ", "label").put(count(totals.waiting)).put("  KV ", "label")
+    line.put(percent(totals.kv_used_ratio)).put("%", "dim").put("  TTFT p99 s ", "label")
+    return line.put(seconds(totals.ttft_s.p99)).row()
+
+
+def _request_numbers(line: Line, picture: Picture, target: str | None) -> Row:
+    row = find_request(picture, target)
+    if row is None:
+        return line.put("not there any more", "crit").row()
+    line.put(safe(row.phase or row.state))
+    if row.replica is not None:
+        line.put(" on ", "dim").put(safe_identifier(row.replica), "strong")
+    line.put("  prompt ", "label").put(count(row.prompt_tokens)).put("  generated ", "label")
+    line.put(count(row.generated_tokens)).put("  blocks ", "label").put(count(row.kv_blocks))
+    line.put("  age ", "label").put(age(row.age_s)).put("  ITL ms ", "label")
+    return line.put(milliseconds(row.last_itl_s)).row()
+
+
+def _field_rows(dialog: Dialog, inner: int) -> list[Row]:
+    form = dialog.form
+    rows = [_field_row(field, index == form.focus, inner) for index, field in enumerate(form.fields)]
+    if form.forced():
+        line = Line(inner, "dialog").put("! ", "crit").put("type the id", "warn").to(_LABEL)
+        line.put(safe(f" {form.typed}▏ "), "strong", "field")
+        line.put(" while force is selected", "dim" if form.confirmed() else "warn")
+        rows.append(line.row())
+    if form.error is not None:
+        rows += _wrapped(str(form.error), inner, "▲ ", "crit")
+    return [*rows, _blank(inner)]
+
+
+def _field_row(field: Field, focused: bool, inner: int) -> Row:
+    param = field.param
+    line = Line(inner, "dialog").put("▸ " if focused else "  ", "accent")
+    line.put(safe(param.label, _LABEL - 3), "strong" if focused else "text").to(_LABEL)
+    match param.kind:
+        case "choice":
+            shown = safe(f"‹ {field.text} ›")
+        case "flag":
+            shown = safe("[x]" if field.ticked else "[ ]")
+        case _:
+            shown = safe(f" {safe(field.text, 40)}{'▏' if focused else ' '}")
+    line.put(shown, "strong", "field" if focused else "dialog").put("  ")
+    if param.kind == "choice":
+        line.put(safe(" or ".join(param.choices)), "dim").put("  " if param.hint else "")
+    return line.put(safe(param.hint), "dim").row()
+
+
+def _prediction_rows(dialog: Dialog, inner: int) -> list[Row]:
+    words, role = _SOURCES[dialog.prediction.source]
+    rows = [Line(inner, "dialog").put(words, role).row()]
+    for text in dialog.prediction.lines:
+        rows += _wrapped(text, inner, "· ", "text")
+    for text in dialog.prediction.warnings:
+        rows += _wrapped(text, inner, "△ ", "warn")
+    return [*rows, _blank(inner)]
+
+
+def _wrapped(text: str, inner: int, bullet: Shown, role: Role) -> list[Row]:
+    pieces = textwrap.wrap(safe(text, 1000), max(8, inner - 2)) or [""]
+    return [
+        Line(inner, "dialog").put(bullet if index == 0 else "  ", role).put(safe(piece), role).row()
+        for index, piece in enumerate(pieces[:6])
+    ]
+
+
+def _foot(dialog: Dialog, picture: Picture, inner: int, now: float) -> list[Row]:
+    match dialog.phase:
+        case "edit":
+            return [_buttons(dialog, inner), _keys(dialog, inner)]
+        case "applying":
+            return [Line(inner, "dialog").put("applying …", "accent").row()]
+        case "failed":
+            return [
+                *_outcome_rows(dialog, inner, "▲ ", "crit"),
+                _buttons(dialog, inner),
+                _keys(dialog, inner),
+            ]
+        case "applied":
+            rows = _outcome_rows(dialog, inner, "✓ ", "ok")
+            operation = _operation(dialog, picture)
+            if operation is not None:
+                rows.append(with_tone(operation_row(operation, inner, now), "dialog"))
+            closes = Line(inner, "dialog").put("enter", "key").put(" or ", "dim").put("esc", "key")
+            return [*rows, _blank(inner), closes.put(" closes; it goes on by itself", "dim").row()]
+
+
+def _outcome_rows(dialog: Dialog, inner: int, bullet: Shown, role: Role) -> list[Row]:
+    rows: list[Row] = []
+    for text in dialog.outcome or []:
+        rows += _wrapped(text, inner, bullet, role)
+    return rows
+
+
+def _operation(dialog: Dialog, picture: Picture) -> Operation | None:
+    return next((one for one in picture.operations if one.id == dialog.operation), None)
+
+
+def _buttons(dialog: Dialog, inner: int) -> Row:
+    form = dialog.form
+    target = form.current_target
+    verb = safe(f" {form.action.title} {safe_identifier(target)} " if target else f" {form.action.title} ")
+    line = Line(inner, "dialog").to(max(0, inner - len(verb) - 17))
+    for button in form.buttons:
+        on = form.focused_button == button
+        text: SafeText = safe(" Close ") if button == "close" else verb
+        # From a field, Enter presses Apply, unless that would destroy work: what it presses is marked.
+        on = on or (button == "apply" and form.focused_button is None and not form.destructive())
+        role: Role = "dim" if button == "apply" and not form.confirmed() else "strong" if on else "text"
+        line.put("▸" if on else " ", "accent").put("[", "rule").put(text, role, "field" if on else "dialog")
+        line.put("]", "rule").put("  ")
+    return line.row()
+
+
+def _keys(dialog: Dialog, inner: int) -> Row:
+    line = Line(inner, "dialog")
+    field = dialog.form.focused_field
+    if field is not None and not dialog.form.destructive():
+        line.put("enter", "key").put(" applies   ", "dim")
+    elif field is not None:
+        line.put("enter", "key").put(" to the buttons   ", "dim")
+    else:
+        line.put("enter", "key").put(" presses   ", "dim")
+    line.put("↑↓", "key").put(" field   ", "dim").put("←→", "key").put(" change   ", "dim")
+    return line.put("esc", "key").put(" closes", "dim").row()
+
+
+def question_rows(title: Shown, lines: list[SafeText], yes: Shown, no: Shown, width: int) -> list[Row]:
+    """A small box that asks for one key."""
+    outer = max(20, min(WIDTH, width - 2))
+    inner = outer - 4
+    body = [_blank(inner), *(Line(inner, "dialog").put(text).row() for text in lines), _blank(inner)]
+    body.append(Line(inner, "dialog").put(yes, "act").put("    ").put(no, "key").row())
+    top = Line(outer, "dialog").put("┌─ ", "rule").put(title, "strong").put(" ")
+    rows = [top.to(outer - 1, "─", "rule").put("┐", "rule").row()]
+    return fill([*rows, *(_framed(row, outer) for row in body), _bottom(outer)], len(body) + 2, outer)

@@ -1,0 +1,123 @@
+"""The live feed: every kind its own word."""
+
+from collections.abc import Callable
+
+from infer_engine.protocol import Event
+
+from infer_console.state.picture import Picture
+from infer_console.terminal.safe_text import SafeText, join_text, safe, safe_identifier
+from infer_console.view.format import age, clock_in_lists, count, short_count
+from infer_console.view.layout import rule, window
+from infer_console.view.look import Look, ScreenName
+from infer_console.view.order import events
+from infer_console.view.row import Line, Role, Row, Shown
+
+WORDS: dict[str, tuple[Shown, Role]] = {
+    "admit": ("ADMIT", "admit"),
+    "finish": ("FINISH", "finish"),
+    "preempt": ("PREEMPT", "preempt"),
+    "cache_evict": ("EVICT", "evict"),
+    "move": ("MOVE", "move"),
+    "reject": ("REJECT", "reject"),
+    "replica": ("REPLICA", "notice"),
+    "operation": ("OP", "notice"),
+    "traffic": ("TRAFFIC", "notice"),
+}
+
+
+def event_rows(
+    picture: Picture, look: Look, screen: ScreenName, width: int, height: int, replica: str | None = None
+) -> list[Row]:
+    """A title and the newest events, or those around the cursor while the pane has the focus."""
+    if height <= 0:
+        return []
+    shown = events(picture, look, replica)
+    focused = look.pane(screen) == "events"
+    note = "newest first" if width >= 60 else ""
+    title = safe(f"EVENTS {safe_identifier(replica)}") if replica is not None else "EVENTS"
+    rows = [rule(width, title, None, note, focused)]
+    cursor = look.cursor(screen, "events")
+    cursor.follow([str(event.seq) for event in shown])
+    start_at = cursor.index if focused and cursor.moved else 0
+    for index in window(len(shown), height - 1, start_at):
+        event = shown[index]
+        selected = focused and str(event.seq) == cursor.id
+        rows.append(event_row(event, width, with_replica=replica is None, selected=selected))
+    if not shown:
+        rows.append(
+            Line(width)
+            .put(" nothing happened yet" if not look.filter else " no event matches the filter", "dim")
+            .row()
+        )
+    return rows[:height]
+
+
+def event_row(event: Event, width: int, with_replica: bool = True, selected: bool = False) -> Row:
+    word, role = WORDS.get(event.kind, (safe(event.kind.upper(), 7), "notice"))
+    line = Line(width, "cursor" if selected else "plain").put(" ")
+    # Beside another pane the hour goes: the banner has it.
+    moment = clock_in_lists(event.at)
+    line.put(moment if width >= 60 else safe(moment[3:]), "dim").put(" ")
+    line.put(word, role).to(line.used + 8 - len(word))
+    if with_replica:
+        line.put(_where(event), "strong").put(" ").to(
+            line.used if event.to_replica else line.used + 3 - len(_where(event))
+        )
+    if event.request is not None:
+        line.put(safe_identifier(event.request), "text").put(" ")
+    if event.tenant is not None:
+        line.put(safe(event.tenant, 12), "dim").put(" ")
+    return line.put(_details(event), "text").row()
+
+
+def _where(event: Event) -> SafeText:
+    if event.replica is None:
+        return safe("–")
+    if event.to_replica is None:
+        return safe_identifier(event.replica)
+    return safe(f"{safe_identifier(event.replica)}→{safe_identifier(event.to_replica)}")
+
+
+def _admit(event: Event) -> list[SafeText]:
+    waited = safe(f"waited {age(event.wait_s)}") if event.wait_s is not None else safe("")
+    return [waited, _blocks(event, "")]
+
+
+def _finish(event: Event) -> list[SafeText]:
+    return [safe(event.reason or ""), _tokens(event, ""), _blocks(event, " freed")]
+
+
+def _preempt(event: Event) -> list[SafeText]:
+    return [safe(event.reason or ""), _tokens(event, " to redo"), _blocks(event, " freed")]
+
+
+def _other(event: Event) -> list[SafeText]:
+    parts = [safe(event.reason or ""), _tokens(event, ""), _blocks(event, "")]
+    if event.operation is not None:
+        parts.append(safe_identifier(event.operation))
+    if event.actor is not None:
+        parts.append(safe(f"by {event.actor}", 24))
+    return parts
+
+
+_DETAILS: dict[str, Callable[[Event], list[SafeText]]] = {
+    "admit": _admit,
+    "finish": _finish,
+    "preempt": _preempt,
+}
+
+
+def _details(event: Event) -> SafeText:
+    parts = _DETAILS.get(event.kind, _other)(event)
+    parts.append(safe(event.message or ""))
+    if event.synthetic:
+        parts.append(safe("test"))
+    return join_text(", ", [part for part in parts if part])
+
+
+def _tokens(event: Event, what: str) -> SafeText:
+    return safe(f"{short_count(event.tokens)} tok{what}") if event.tokens is not None else safe("")
+
+
+def _blocks(event: Event, what: str) -> SafeText:
+    return safe(f"{count(event.blocks)} blk{what}") if event.blocks is not None else safe("")

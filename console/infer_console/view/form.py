@@ -1,0 +1,213 @@
+"""The editable part of a dialog: fields and buttons, and what keys do to them. Pure state."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from infer_console.actions.action import Action
+from infer_console.actions.params import (
+    NEVER,
+    Given,
+    Param,
+    ParamError,
+    Values,
+    parse_duration,
+    show_duration,
+)
+
+Button = Literal["close", "apply"]
+#: Steps of ← and → for durations.
+DURATIONS_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+RATES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+MAX_TEXT = 256
+#: The field that says whether one or all are meant, and the parameter that overrides a refusal.
+SCOPE, FORCE = "scope", "force"
+
+
+@dataclass(slots=True)
+class Field:
+    """One parameter as it is being edited. ``text`` is what the operator sees and what is parsed."""
+
+    param: Param
+    text: str = ""
+    ticked: bool = False
+    #: The first character typed replaces what stood there.
+    fresh: bool = True
+
+    def given(self) -> str | bool | None:
+        return self.ticked if self.param.kind == "flag" else self.text
+
+    def type(self, character: str) -> bool:
+        """True where the field took the character."""
+        if self.param.kind in ("choice", "flag"):
+            return False
+        if self.param.kind != "text" and character not in "0123456789.%bhms none":
+            return False
+        self.text = character if self.fresh else (self.text + character)[:MAX_TEXT]
+        self.fresh = False
+        return True
+
+    def erase(self) -> None:
+        if self.param.kind not in ("choice", "flag"):
+            self.text = "" if self.fresh and self.param.kind != "text" else self.text[:-1]
+            self.fresh = False
+
+    def step(self, by: int) -> None:
+        """← and →: the next choice, tick, or round value."""
+        match self.param.kind:
+            case "choice":
+                choices = self.param.choices
+                at = choices.index(self.text) if self.text in choices else 0
+                self.text = choices[(at + by) % len(choices)]
+            case "flag":
+                self.ticked = not self.ticked
+            case "amount":
+                self.text = _step_amount(self.text, by)
+            case "duration":
+                self.text = self._step_duration(by)
+            case "number":
+                self.text = f"{self._bound(_neighbour(RATES, _float(self.text), by)):g}"
+            case "text":
+                return
+        self.fresh = True
+
+    def _step_duration(self, by: int) -> str:
+        value_s = parse_duration(self.text)
+        if value_s is None:
+            return show_duration(self._bound(DURATIONS_S[0] if by > 0 else DURATIONS_S[-1]))
+        following = _neighbour(DURATIONS_S, value_s, by)
+        if self.param.optional and following == value_s:
+            return NEVER
+        return show_duration(self._bound(following))
+
+    def _bound(self, value: float) -> float:
+        return max(self.param.lowest, min(self.param.highest, value))
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _step_amount(text: str, by: int) -> str:
+    unit = "b" if text.endswith("b") else "%"
+    value = _float(text.removesuffix(unit))
+    top = 100.0 if unit == "%" else 1e12
+    return f"{max(0.0, min(top, value + by)):g}{unit}"
+
+
+def _neighbour(ladder: Sequence[float], value: float, by: int) -> float:
+    """The next rung above or below ``value``; ``value`` itself at the ends."""
+    rungs = [rung for rung in ladder if (rung > value if by > 0 else rung < value)]
+    if not rungs:
+        return value
+    return min(rungs) if by > 0 else max(rungs)
+
+
+@dataclass(slots=True)
+class Form:
+    """Fields, then the two buttons. ``focus`` counts through both."""
+
+    action: Action
+    target: str | None
+    fields: list[Field]
+    focus: int = 0
+    error: ParamError | None = None
+    #: What must be typed before a forced action applies; empty where nothing must.
+    typed: str = ""
+    buttons: tuple[Button, Button] = ("close", "apply")
+
+    @classmethod
+    def of(cls, action: Action, target: str | None, given: Given, scopes: tuple[str, ...] = ()) -> "Form":
+        """The form with the parameters' defaults, ``given`` over them. What destroys work starts on Close.
+
+        ``scopes`` are the target itself and a name for all there are, where an action may be about either.
+        """
+        fields = [_field(param, given.get(param.name)) for param in action.params]
+        if scopes:
+            scope = Param(name=SCOPE, kind="choice", label="on", default=scopes[0], choices=scopes)
+            fields.insert(len(fields) - 1, _field(scope, None))
+        form = cls(action, target, fields)
+        if action.danger == "destructive":
+            form.focus = len(fields)
+        return form
+
+    @property
+    def focused_field(self) -> Field | None:
+        return self.fields[self.focus] if self.focus < len(self.fields) else None
+
+    @property
+    def focused_button(self) -> Button | None:
+        at = self.focus - len(self.fields)
+        return self.buttons[at] if at >= 0 else None
+
+    def move(self, by: int) -> None:
+        self.focus = (self.focus + by) % (len(self.fields) + len(self.buttons))
+
+    def given(self) -> dict[str, str | bool | None]:
+        return {each.param.name: each.given() for each in self.fields if each.param.name != SCOPE}
+
+    @property
+    def current_target(self) -> str | None:
+        """The id the form was opened on; None where all are meant."""
+        scope = next((each for each in self.fields if each.param.name == SCOPE), None)
+        return self.target if scope is None or scope.text == self.target else None
+
+    def key(self, key: str, character: str | None) -> bool:
+        """A key that is not for moving about; True where a parameter changed."""
+        edited = self.focused_field
+        if edited is None:
+            if key in ("left", "right"):
+                self.move(1 if key == "right" else -1)
+            return False
+        if key in ("left", "right"):
+            edited.step(1 if key == "right" else -1)
+        elif key == "space" and edited.param.kind in ("choice", "flag"):
+            edited.step(1)
+        elif key == "backspace":
+            if edited.param.name == FORCE and edited.ticked:
+                self.typed = self.typed[:-1]
+                return False
+            edited.erase()
+        elif character is None or not character.isprintable():
+            return False
+        elif edited.param.name == FORCE and edited.ticked:
+            self.typed = (self.typed + character)[:MAX_TEXT]
+            return False
+        elif not edited.type(character):
+            return False
+        self.error = None
+        return True
+
+    def values(self) -> Values | None:
+        """The parsed parameters; None, and ``error`` set, where one does not fit."""
+        try:
+            values = self.action.parse(self.given())
+        except ParamError as error:
+            self.error = error
+            return None
+        self.error = None
+        return values
+
+    def destructive(self) -> bool:
+        """Whether what is asked for destroys work, or overrides a refusal."""
+        given = self.given()
+        if self.action.danger == "destructive":
+            return True
+        return given.get(FORCE) is True or "cancel" in (given.get("mode"), given.get("on_deadline"))
+
+    def forced(self) -> bool:
+        return self.given().get(FORCE) is True
+
+    def confirmed(self) -> bool:
+        """What is forced needs the target's id typed."""
+        return not self.forced() or self.typed == self.target
+
+
+def _field(param: Param, given: str | bool | None) -> Field:
+    value = param.default if given is None else given
+    if param.kind == "flag":
+        return Field(param, ticked=bool(value))
+    return Field(param, text=value if isinstance(value, str) else "")

@@ -1,0 +1,83 @@
+"""The help page: every key of the screen, and what the signs mean."""
+
+from infer_console.terminal.safe_text import safe
+from infer_console.view.keys import Key, keys_of
+from infer_console.view.look import ScreenName
+from infer_console.view.row import Line, Role, Row, beside
+
+#: Signs with their meaning.
+SIGNS: tuple[tuple[str, Role, str], ...] = (
+    ("╎", "mark", "batch requests are admitted up to here"),
+    ("┃", "mark", "interactive requests are admitted up to here"),
+    ("█▒·", "used", "KV pool: used, cached (reclaimable), free"),
+    ("▲△", "crit", "critical alarm, warning"),
+    ("▸▹", "accent", "cursor; in the pane without the focus"),
+    ("●", "accent", "picked for the Streams screen"),
+    ("int bat", "text", "tier: interactive, batch"),
+    ("°", "dim", "test traffic"),
+    ("–", "dim", "not known; never drawn as 0"),
+)
+
+
+def help_rows(screen: ScreenName, width: int, height: int) -> list[Row]:
+    """A framed box. Where there is no room for a line per key, those that look share lines by their short
+    names."""
+    outer = max(24, min(100, width - 2))
+    inner = outer - 4
+    room = max(1, height - 4)
+    keys = _merged(keys_of(screen))
+    look = [_key_row(key, inner) for key in keys if key.kind == "look"]
+    act = [_key_row(key, inner) for key in keys if key.kind == "act"]
+    signs = [Line(inner, "dialog").row(), *_sign_rows(inner)]
+    head = Line(inner, "dialog").put("small letters look, capitals act", "title").row()
+    if 1 + len(act) + len(look) > room:
+        look = _short_rows([key for key in keys if key.kind == "look"], inner)
+    rows = [head, *act, *look]
+    if len(rows) + len(signs) <= room:
+        rows += signs
+    top = Line(outer, "dialog").put("┌─ ", "rule").put("Help", "strong").put(" ")
+    made = [top.to(outer - 1, "─", "rule").put("┐", "rule").row()]
+    for row in rows[:room]:
+        made.append(
+            Line(outer, "dialog").put("│ ", "rule").put_spans(row).to(outer - 2).put(" │", "rule").row()
+        )
+    bottom = Line(outer, "dialog").put("└", "rule").to(outer - 18, "─", "rule").put(" any key closes ", "dim")
+    return [*made, bottom.put("─┘", "rule").row()]
+
+
+def _merged(keys: list[Key]) -> list[Key]:
+    """One line for each action."""
+    seen: dict[str, Key] = {}
+    for key in keys:
+        seen.setdefault(key.action, key)
+    return list(seen.values())
+
+
+def _key_row(key: Key, inner: int) -> Row:
+    line = Line(inner, "dialog").put(key.shown, "act" if key.kind == "act" else "key").to(11)
+    return line.put(key.help, "text").row()
+
+
+def _short_rows(keys: list[Key], inner: int) -> list[Row]:
+    """Three keys to a line."""
+    third = inner // 3
+    rows: list[Row] = []
+    for first in range(0, len(keys), 3):
+        line = Line(inner, "dialog")
+        for column, key in enumerate(keys[first : first + 3]):
+            line.to(column * third).put(key.shown, "key").to(column * third + 10).put(key.label, "text")
+        rows.append(line.row())
+    return rows
+
+
+def _sign_rows(inner: int) -> list[Row]:
+    half = inner // 2
+    made = [
+        Line(half, "dialog").put(safe(sign), role).to(9).put(safe(text), "dim").row()
+        for sign, role, text in SIGNS
+    ]
+    middle = (len(made) + 1) // 2
+    return [
+        tuple(span._replace(tone="dialog") for span in row)
+        for row in beside(made[:middle], made[middle:], half, inner, "")
+    ]

@@ -1,0 +1,130 @@
+"""Every key once: what it does, where, and how the key bar and the help page call it. Small letters look,
+capitals act."""
+
+from typing import Literal, LiteralString, NamedTuple
+
+from infer_console.view.look import ScreenName
+from infer_console.view.row import Line, Row, Shown
+
+ALL: tuple[ScreenName, ...] = ("fleet", "replica", "streams")
+LISTS: tuple[ScreenName, ...] = ("fleet", "replica")
+
+
+class Key(NamedTuple):
+    #: As Textual names it.
+    key: str
+    #: As the operator sees it.
+    shown: LiteralString
+    #: The name of the action, ``action_<name>`` on the screen.
+    action: str
+    label: LiteralString
+    help: LiteralString
+    kind: Literal["look", "act"] = "look"
+    screens: tuple[ScreenName, ...] = ALL
+    #: In the key bar; the lower, the sooner it is left out.
+    bar: int = 0
+
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "enter",
+        "enter",
+        "into",
+        "open",
+        "open the replica under the cursor; on a request: its tokens",
+        "look",
+        LISTS,
+        9,
+    ),
+    Key("escape", "esc", "back", "back", "clear the filter", "look", ("fleet",)),
+    Key("escape", "esc", "back", "back", "clear the filter, else go back", "look", ("replica", "streams"), 8),
+    Key("tab", "tab", "next_pane", "pane", "next pane", "look", LISTS, 7),
+    Key("shift+tab", "shift+tab", "previous_pane", "pane", "previous pane", "look", LISTS),
+    Key("j,down", "j", "down", "down", "one row down", "look", ALL),
+    Key("k,up", "k", "up", "up", "one row up", "look", ALL),
+    Key("g,home", "g", "top", "top", "first row", "look", ALL),
+    Key("G,end", "G", "bottom", "bottom", "last row", "look", ALL),
+    Key("pagedown", "pgdn", "page_down", "page", "a page down", "look", ALL),
+    Key("pageup", "pgup", "page_up", "page", "a page up", "look", ALL),
+    Key("exclamation_mark", "!", "next_alarm", "alarm", "go to the next alarm's replica", "look", ALL, 6),
+    Key("slash", "/", "filter", "filter", "show only rows that contain a text", "look", LISTS, 5),
+    Key("s", "s", "sort", "sort", "next sort order", "look", LISTS, 4),
+    Key("v", "v", "lens", "lens", "block map by owner, by sharing, by state", "look", ("replica",), 4),
+    Key("space", "space", "mark", "mark", "pick a request for the Streams screen", "look", ("replica",), 3),
+    Key(
+        "p",
+        "p",
+        "pause",
+        "pause",
+        "freeze what is shown; collecting goes on, action keys are off",
+        "look",
+        ALL,
+        3,
+    ),
+    Key("1", "1", "fleet", "fleet", "all replicas", "look", ALL, 2),
+    Key("2", "2", "replica", "replica", "one replica: batch, queue, KV blocks", "look", ALL, 2),
+    Key("4", "4", "streams", "streams", "tokens as they are generated", "look", ALL, 2),
+    Key("t", "t", "theme", "theme", "next colour theme", "look", ALL),
+    Key(
+        "D",
+        "D",
+        "act('drain')",
+        "drain",
+        "take a replica out: running requests finish, nothing new enters",
+        "act",
+        LISTS,
+        9,
+    ),
+    Key("U", "U", "act('undrain')", "undrain", "put a drained or draining replica back", "act", LISTS, 7),
+    Key(
+        "H",
+        "H",
+        "act('headroom')",
+        "headroom",
+        "how much of the KV pool new requests must leave free",
+        "act",
+        LISTS,
+        8,
+    ),
+    Key("I", "I", "act('inject')", "inject", "send or stop test traffic", "act", ALL, 8),
+    Key(
+        "X",
+        "X",
+        "act('cancel')",
+        "cancel",
+        "cancel the request under the cursor",
+        "act",
+        ("replica", "streams"),
+        8,
+    ),
+    Key("question_mark", "?", "help", "help", "this page", "look", ALL, 10),
+    Key("q", "q", "quit", "quit", "leave; an engine started by this console ends with it", "look", ALL, 9),
+)
+
+
+def keys_of(screen: ScreenName) -> list[Key]:
+    return [key for key in KEYS if screen in key.screens]
+
+
+def key_bar(screen: ScreenName, width: int, why_not: Shown = "") -> Row:
+    """The keys that fit: first those that look, then those that act, or why they do not."""
+    kept = [key for key in keys_of(screen) if key.bar and not (why_not and key.kind == "act")]
+    while kept and _cells(kept) + len(why_not) > width:
+        kept.remove(min(reversed(kept), key=lambda key: key.bar))
+    last = [key for key in kept if key.action in ("help", "quit")]
+    line = Line(width, "bar").put(" ")
+    for key in kept:
+        if key.kind == "look" and key not in last:
+            line.put(key.shown, "key").put(" ").put(key.label, "dim").put("  ")
+    line.put("│ ", "rule").put(why_not, "warn").put("  " if why_not else "")
+    for key in kept:
+        if key.kind == "act":
+            line.put(key.shown, "act").put(" ").put(key.label, "dim").put("  ")
+    line.put("│ ", "rule")
+    for key in last:
+        line.put(key.shown, "key").put(" ").put(key.label, "dim").put("  ")
+    return line.row()
+
+
+def _cells(keys: list[Key]) -> int:
+    return 7 + sum(len(key.shown) + len(key.label) + 3 for key in keys)

@@ -1,0 +1,109 @@
+"""What the operator looks at: the screen's focus, cursors, sort, filter and lens. No picture data lives
+here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from infer_console.view.owners import OwnerLetters
+
+ScreenName = Literal["fleet", "replica", "streams"]
+Pane = Literal["replicas", "events", "roster", "queue", "panels"]
+Lens = Literal["owner", "sharing", "state"]
+FleetSort = Literal["worst", "waiting", "kv", "ttft", "id"]
+RosterSort = Literal["batch", "blocks", "age", "generated", "tenant"]
+
+PANES: dict[ScreenName, tuple[Pane, ...]] = {
+    "fleet": ("replicas", "events"),
+    "replica": ("roster", "queue", "events"),
+    "streams": (),
+}
+LENSES: tuple[Lens, ...] = ("owner", "sharing", "state")
+FLEET_SORTS: tuple[FleetSort, ...] = ("worst", "waiting", "kv", "ttft", "id")
+ROSTER_SORTS: tuple[RosterSort, ...] = ("batch", "blocks", "age", "generated", "tenant")
+MAX_FILTER = 64
+
+
+class Size(NamedTuple):
+    width: int
+    height: int
+
+
+@dataclass(slots=True)
+class Cursor:
+    """A selection that follows an id, never a row.
+
+    Until the operator moves it, it is on the first item. When the selected item leaves, nothing else is
+    selected in its place: ``id`` becomes None and ``index`` remembers where it was, so the next move starts
+    from there.
+    """
+
+    id: str | None = None
+    index: int = 0
+    moved: bool = False
+
+    def follow(self, ids: Sequence[str]) -> None:
+        """Bring the cursor up to date with the list now shown."""
+        if not self.moved:
+            self.id, self.index = (ids[0], 0) if ids else (None, 0)
+        elif self.id is not None and self.id in ids:
+            self.index = ids.index(self.id)
+        else:
+            self.id = None
+            self.index = max(0, min(self.index, len(ids) - 1))
+
+    def move(self, ids: Sequence[str], by: int) -> None:
+        """Select the item ``by`` rows further, stopping at the ends."""
+        self.follow(ids)
+        if not ids:
+            return
+        # From where a vanished item was, one step down is the row that took its place.
+        start = self.index if self.id is not None or by < 0 else self.index - 1
+        self.index = max(0, min(start + by, len(ids) - 1))
+        self.id, self.moved = ids[self.index], True
+
+    def select(self, ids: Sequence[str], wanted: str) -> bool:
+        """Put the cursor on ``wanted``; False where it is not in the list."""
+        if wanted not in ids:
+            return False
+        self.id, self.index, self.moved = wanted, ids.index(wanted), True
+        return True
+
+
+@dataclass(slots=True)
+class Look:
+    replica: str | None = None
+    focus: dict[ScreenName, Pane] = field(default_factory=lambda: {"fleet": "replicas", "replica": "roster"})
+    cursors: dict[tuple[ScreenName, Pane], Cursor] = field(default_factory=dict)
+    fleet_sort: FleetSort = "worst"
+    roster_sort: RosterSort = "batch"
+    lens: Lens = "owner"
+    filter: str = ""
+    #: The filter line is open and takes the keys.
+    filtering: bool = False
+    paused: bool = False
+    #: Requests picked for the Streams screen, in the order they were picked.
+    marked: list[str] = field(default_factory=list)
+    #: The one request whose tokens are shown, over what was picked.
+    zoomed: str | None = None
+    owners: OwnerLetters = field(default_factory=OwnerLetters)
+    #: Frames skipped because the terminal was behind.
+    skipped_frames: int = 0
+
+    def cursor(self, screen: ScreenName, pane: Pane) -> Cursor:
+        return self.cursors.setdefault((screen, pane), Cursor())
+
+    def pane(self, screen: ScreenName) -> Pane | None:
+        return self.focus.get(screen)
+
+    def next_pane(self, screen: ScreenName, by: int = 1) -> None:
+        panes = PANES[screen]
+        if panes:
+            self.focus[screen] = panes[(panes.index(self.focus[screen]) + by) % len(panes)]
+
+    def mark(self, request: str) -> None:
+        """Pick a request, or drop it again."""
+        if request in self.marked:
+            self.marked.remove(request)
+        elif len(self.marked) < 16:
+            self.marked.append(request)

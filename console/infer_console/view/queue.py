@@ -1,0 +1,102 @@
+"""The queue in admission order: who waits, why, and what it takes to let them in."""
+
+from infer_engine.protocol import RequestRow
+
+from infer_console.state.picture import ReplicaPicture
+from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
+from infer_console.view.format import age, count
+from infer_console.view.layout import rule, window
+from infer_console.view.look import Look
+from infer_console.view.order import queue
+from infer_console.view.row import Line, Role, Row
+
+
+def fits_now(row: RequestRow) -> bool | None:
+    """Whether the blocks it needs are admissible at this moment."""
+    if row.needs_blocks is None or row.admissible_blocks is None:
+        return None
+    return row.needs_blocks <= row.admissible_blocks
+
+
+def queue_section(replica: ReplicaPicture, look: Look, width: int, height: int) -> list[Row]:
+    if height <= 0:
+        return []
+    waiting = queue(replica, look)
+    cursor = look.cursor("replica", "queue")
+    cursor.follow([row.id for _, row in waiting])
+    focused = look.pane("replica") == "queue"
+    known = replica.status.waiting
+    total = count(known if known is not None else len(waiting))
+    rows = [rule(width, "QUEUE", total, "in admission order" if width >= 60 else "", focused)]
+    room = height - 1
+    shown = window(
+        len(waiting), room if len(waiting) <= room else max(1, room - 1), cursor.index if focused else 0
+    )
+    for index in shown:
+        place, row = waiting[index]
+        rows.append(queue_row(place, row, width, selected=row.id == cursor.id, focused=focused))
+    if len(shown) < len(waiting):
+        rows.append(_rest_row(waiting, shown, width))
+    elif not waiting:
+        text = " nobody waits" if not known else " the queue is not known yet"
+        rows.append(Line(width).put(" nobody matches the filter" if look.filter else text, "dim").row())
+    return rows[:height]
+
+
+def queue_row(place: int, row: RequestRow, width: int, selected: bool, focused: bool) -> Row:
+    wide = width >= 100
+    line = Line(width, "cursor" if selected and focused else "plain")
+    line.put("▸" if selected and focused else " ", "accent")
+    number = safe(str(place))
+    line.to(4 - len(number)).put(number, "dim").put(" ")
+    line.put(safe_identifier(row.id), "strong").to(line.used + 1)
+    line.to(16)
+    if wide:
+        line.put(safe(row.tenant, 10)).to(27).put(safe("int" if row.tier == "interactive" else "bat"))
+        line.put("°" if row.synthetic else " ", "dim").to(32)
+    waited = age(row.queue_wait_s if row.queue_wait_s is not None else row.age_s)
+    line.to(line.used + max(0, 5 - len(waited))).put(waited, "warn").put("  ")
+    tokens = safe(f"{count(row.prompt_tokens + row.generated_tokens)} tok")
+    line.to(line.used + max(0, 11 - len(tokens))).put(tokens).put("  ")
+    if row.needs_blocks is not None:
+        needs = safe(f"{count(row.needs_blocks)} blk")
+        line.to(line.used + max(0, 9 - len(needs))).put(needs).put("  ")
+    fits = fits_now(row)
+    if wide and fits is not None:
+        line.put("fits ", "dim").put("YES" if fits else "no ", "ok" if fits else "warn").put("  ")
+    line.put(safe(row.waiting_reason or "–"), reason_role(row)).put("  ")
+    return line.put(_explanation(row), "dim").row()
+
+
+def reason_role(row: RequestRow) -> Role:
+    return "text" if row.waiting_reason in ("behind", None) else "warn"
+
+
+def _explanation(row: RequestRow) -> SafeText:
+    if row.behind is not None:
+        return safe_identifier(row.behind)
+    parts: list[str] = []
+    if (
+        row.needs_blocks is not None
+        and row.admissible_blocks is not None
+        and row.waiting_reason in ("kv", "headroom")
+    ):
+        short = row.needs_blocks - row.admissible_blocks
+        if short > 0:
+            parts.append(f"short {count(short)} of {count(row.needs_blocks)} blk")
+    if row.preemptions:
+        parts.append(f"preempted {row.preemptions}×, {count(row.generated_tokens)} tok generated")
+    return safe("; ".join(parts))
+
+
+def _rest_row(waiting: list[tuple[int, RequestRow]], shown: range, width: int) -> Row:
+    """Counts what is not shown, by reason."""
+    hidden = [row for index, (_, row) in enumerate(waiting) if index not in shown]
+    tally: dict[str, int] = {}
+    for row in hidden:
+        reason = row.waiting_reason or "–"
+        tally[reason] = tally.get(reason, 0) + 1
+    told = ", ".join(
+        f"{name} {number}" for name, number in sorted(tally.items(), key=lambda item: (-item[1], item[0]))
+    )
+    return Line(width).put(safe(f"   … {len(hidden)} more: {told}"), "dim").row()

@@ -1,0 +1,194 @@
+"""The fleet table: a row per replica."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infer_engine.protocol import Kv, Operation, Replica
+
+from infer_console.state.picture import Picture, ReplicaPicture
+from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
+from infer_console.view.alarms import alarm_sign, worst_alarm
+from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, rate, seconds
+from infer_console.view.gauge import kv_gauge, kv_head
+from infer_console.view.layout import window
+from infer_console.view.look import Look
+from infer_console.view.order import fleet_order
+from infer_console.view.row import Line, Role, Row
+from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
+
+#: Cells before the first column: the cursor and the alarm sign.
+LEAD = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A replica with what the rest of the picture says about it."""
+
+    status: Replica
+    drain: Operation | None = None
+
+
+def active_drain(picture: Picture, replica: str) -> Operation | None:
+    """The drain under way on a replica."""
+    return next(
+        (
+            operation
+            for operation in reversed(picture.operations)
+            if operation.kind == "drain"
+            and operation.target == replica
+            and operation.phase in ("pending", "running")
+        ),
+        None,
+    )
+
+
+def state_cell(item: Item) -> Cell:
+    status = item.status
+    match status.state:
+        case "ready":
+            return Cell("ready", "ok")
+        case "starting":
+            if status.load_progress is not None:
+                return Cell(safe(f"load {percent(status.load_progress)}%"), "accent")
+            return Cell("starting", "accent")
+        case "draining":
+            drain = item.drain
+            if drain is not None and drain.done is not None and drain.total:
+                return Cell(safe(f"drain {drain.done}/{drain.total}"), "warn")
+            return Cell("draining", "warn")
+        case "drained":
+            return Cell("drained", "warn")
+        case "failed":
+            return Cell("FAILED", "crit")
+        case "restarting":
+            return Cell("restart", "crit")
+        case other:
+            return Cell(safe(other), "warn")
+
+
+def health_cell(status: Replica) -> Cell:
+    match status.health:
+        case None:
+            return Cell(UNKNOWN, "dim")
+        case "ok":
+            return Cell("ok", "ok")
+        case "idle":
+            return Cell("idle", "dim")
+        case "stalled":
+            return Cell("STALL", "crit")
+        case "bad":
+            return Cell("BAD", "crit")
+
+
+def _number(text: SafeText, role: Role = "text") -> Cell:
+    return Cell(text, "dim" if text == UNKNOWN else role)
+
+
+def _step_cell(item: Item) -> Cell:
+    """The last step's duration, or for how long there has been none."""
+    status = item.status
+    if status.health == "stalled" and status.step_age_s is not None:
+        return Cell(safe(f"-{age(status.step_age_s)}"), "crit")
+    duration_s = status.step.duration_s if status.step is not None else None
+    return _number(UNKNOWN if duration_s is None else safe(f"{milliseconds(duration_s)}ms"))
+
+
+def _waiting_cell(item: Item) -> Cell:
+    return _number(count(item.status.waiting), "warn" if item.status.waiting else "text")
+
+
+def _oldest_cell(item: Item) -> Cell:
+    status = item.status
+    return _number(age(status.queue_wait_s.oldest if status.waiting else None), "warn")
+
+
+def _kv_percent(item: Item) -> Cell:
+    kv = item.status.kv
+    if kv.used is None or not kv.total:
+        return Cell(UNKNOWN, "dim")
+    above = kv.admit_limit is not None and kv.used > kv.admit_limit
+    return Cell(percent(kv.used / kv.total), "warn" if above else "text")
+
+
+def _preemptions(item: Item) -> Cell:
+    value = item.status.preemptions_per_min
+    return _number(count(value), "warn" if value else "text")
+
+
+def columns(kv: Kv | None, with_hits: bool, id_width: int) -> list[Column[Item]]:
+    """``kv`` gives the percentages above the marks; None where the replicas' marks differ."""
+    made: list[Column[Item]] = [
+        Column("ID", id_width, lambda item: Cell(safe_identifier(item.status.id), "strong"), left=True),
+        Column("STATE", 11, state_cell, left=True),
+        Column("HEALTH", 6, lambda item: health_cell(item.status), need=4, left=True),
+        Column("STEP", 6, _step_cell, need=8),
+        Column("RUN", 4, lambda item: _number(count(item.status.running))),
+        Column("WAIT", 4, _waiting_cell),
+        Column("OLDEST", 6, _oldest_cell, need=3),
+        Column("QW99", 5, lambda item: _number(seconds(item.status.queue_wait_s.p99)), need=7),
+        Column(
+            "KV",
+            12,
+            _kv_percent,
+            grows=44,
+            need=1,
+            left=True,
+            draw=lambda item, width: kv_gauge(item.status.kv, width),
+            draw_head=lambda width: kv_head(kv, width),
+        ),
+        Column("%", 3, _kv_percent),
+        Column("TOK/S", 6, lambda item: _number(rate(item.status.tokens_per_s)), need=2),
+        Column("TTFT50", 6, lambda item: _number(seconds(item.status.ttft_s.p50)), need=9),
+        Column("TTFT99", 6, lambda item: _number(seconds(item.status.ttft_s.p99))),
+        Column("ITL50", 5, lambda item: _number(milliseconds(item.status.itl_s.p50)), need=10),
+        Column("ITL99", 5, lambda item: _number(milliseconds(item.status.itl_s.p99)), need=3),
+        Column("PRE/m", 5, _preemptions, need=6),
+    ]
+    if with_hits:
+        made.append(Column("HIT%", 4, lambda item: _number(percent(item.status.prefix_hit_ratio)), need=11))
+    return made
+
+
+def _common_kv(replicas: Sequence[ReplicaPicture]) -> Kv | None:
+    """A pool that stands for all in the table's head: None unless all marks are at the same percentages."""
+    known = [replica.status.kv for replica in replicas if replica.status.kv.total]
+    shares = {
+        (round((kv.batch_limit or 0) / (kv.total or 1), 2), round((kv.admit_limit or 0) / (kv.total or 1), 2))
+        for kv in known
+    }
+    return known[0] if len(shares) == 1 else None
+
+
+def replica_table(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
+    """The head and as many replicas as fit, around the cursor; the last line counts the rest."""
+    if height <= 0:
+        return []
+    replicas = fleet_order(picture, look)
+    with_hits = any(replica.status.prefix_hit_ratio is not None for replica in replicas)
+    id_width = min(16, max((len(replica.status.id) for replica in replicas), default=2))
+    fitted = fit_columns(columns(_common_kv(replicas), with_hits, id_width), width - LEAD)
+    rows = [head_row(fitted, width, LEAD)]
+    cursor = look.cursor("fleet", "replicas")
+    cursor.follow([replica.status.id for replica in replicas])
+    room = height - 1
+    shown = window(len(replicas), room if len(replicas) <= room else max(1, room - 1), cursor.index)
+    focused = look.pane("fleet") == "replicas"
+    for index in shown:
+        status = replicas[index].status
+        selected = status.id == cursor.id
+        line = Line(width, "cursor" if selected and focused else "plain")
+        line.put("▸" if selected else " ", "accent")
+        alarm = worst_alarm(picture, status.id)
+        sign, role = alarm_sign(alarm) if alarm is not None else (safe(" "), "text")
+        line.put(sign, role)
+        rows.append(item_row(fitted, Item(status, active_drain(picture, status.id)), width, line, line.tone))
+    if len(shown) < len(replicas):
+        hidden = len(replicas) - len(shown)
+        rows.append(
+            Line(width).put(safe(f"   … {hidden} more replicas, sorted by {look.fleet_sort}"), "dim").row()
+        )
+    elif not replicas and look.filter:
+        rows.append(Line(width).put(safe(f"   no replica matches “{safe(look.filter)}”"), "dim").row())
+    elif not replicas:
+        rows.append(Line(width).put("   no replica is known yet", "dim").row())
+    return rows[:height]

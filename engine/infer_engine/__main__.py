@@ -1,0 +1,156 @@
+"""``python -m infer_engine``: the engine server, and fetching its model. Data on stdout, the rest on stderr.
+
+Exit codes: 0 done, 1 it failed (one line on stderr says why), 2 a wrong setting or usage, 130 interrupted.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, cast
+
+from infer_engine.model.errors import ModelError
+from infer_engine.settings import DEFAULT_MODEL, ServerSettings, SettingsError, validate
+from infer_engine.telemetry.logs import configure_logging
+
+#: Progress without a terminal: one line per this share of the work.
+PLAIN_STEP = 0.1
+BAR_CELLS = 30
+REPAINT_S = 0.1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        if options.verb == "serve":
+            return _serve(options.settings, options.lifeline)
+        return _fetch(options.model, prepare=not options.file_only, lifeline=options.lifeline)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m infer_engine", description="The engine server, and fetching its model."
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    serve = verbs.add_parser("serve", help="run the engine server")
+    serve.add_argument("--settings", default="{}", metavar="JSON", help="settings as one JSON object")
+    serve.add_argument("--lifeline", action="store_true", help="stop when stdin ends (the parent died)")
+    fetch = verbs.add_parser("fetch", help="fetch and prepare the model; its path goes to stdout")
+    fetch.add_argument("--model", default=DEFAULT_MODEL, help="a known name or a GGUF file")
+    fetch.add_argument("--lifeline", action="store_true", help="stop when stdin ends (the parent died)")
+    fetch.add_argument(
+        "--file-only", action="store_true", help="leave preparing the weights to the first start"
+    )
+    return parser
+
+
+def _fail(message: str, code: int = 1) -> int:
+    print(f"infer-engine: {message}", file=sys.stderr)
+    return code
+
+
+def _serve(settings_json: str, lifeline: bool) -> int:
+    try:
+        try:
+            given = json.loads(settings_json)
+        except (ValueError, RecursionError) as error:
+            raise SettingsError(f"settings: not valid JSON: {error}") from error
+        if not isinstance(given, dict):
+            raise SettingsError(f"settings: expected a JSON object, got {type(given).__name__}")
+        values = cast("dict[str, Any]", given)
+        settings: ServerSettings = validate(ServerSettings, values)
+    except SettingsError as error:
+        return _fail(str(error), 2)
+    # Imported late: a wrong setting is answered at once.
+    from infer_engine.server import StartError, serve
+
+    configure_logging(logging.INFO)
+    try:
+        return asyncio.run(serve(settings, listen_is_default="listen" not in values, lifeline=lifeline))
+    except SettingsError as error:
+        return _fail(str(error), 2)
+    except StartError as error:
+        return _fail(str(error))
+
+
+def _fetch(model: str, *, prepare: bool, lifeline: bool) -> int:
+    from infer_engine.model.store import resolve
+    from infer_engine.replica.lifeline import hold
+
+    # Leave by an exception: what fetching started ends with it.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    if lifeline:
+        hold(sys.stdin.fileno(), lambda: os.kill(os.getpid(), signal.SIGTERM))
+    progress = _Progress()
+    try:
+        path = resolve(model, progress)
+        if prepare:
+            _prepare_weights(path, progress)
+    except ModelError as error:
+        progress.end()
+        return _fail(str(error))
+    progress.end()
+    print(path)
+    return 0
+
+
+def _prepare_weights(path: Path, progress: "_Progress") -> None:
+    """Make the file that replicas map into memory, so that the first start of the server is quick."""
+    # Here torch is loaded, which takes seconds: only for this, and never in the server's process.
+    from infer_engine.model.architecture import read_architecture
+    from infer_engine.model.gguf_file import read_gguf
+    from infer_engine.model.weights import load_weights
+
+    gguf = read_gguf(path)
+    load_weights(gguf, read_architecture(gguf), progress)
+
+
+class _Progress:
+    """A bar that repaints itself on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._is_tty = sys.stderr.isatty()
+        self._what: str | None = None
+        self._fraction = 0.0
+        self._painted_s = 0.0
+        self._open_line = False
+
+    def __call__(self, what: str, fraction: float | None) -> None:
+        changed = what != self._what
+        if self._is_tty:
+            self._paint(what, fraction, changed)
+        elif changed or (fraction is not None and fraction - self._fraction >= PLAIN_STEP):
+            print(what if fraction is None else f"{what}: {fraction:.0%}", file=sys.stderr, flush=True)
+            self._fraction = fraction or 0.0
+        self._what = what
+
+    def end(self) -> None:
+        if self._open_line:
+            print(file=sys.stderr)
+            self._open_line = False
+
+    def _paint(self, what: str, fraction: float | None, changed: bool) -> None:
+        now_s = time.monotonic()
+        if changed:
+            self.end()
+        elif now_s - self._painted_s < REPAINT_S and fraction != 1.0:
+            return
+        self._painted_s = now_s
+        if fraction is None:
+            line = f"{what} …"
+        else:
+            filled = round(fraction * BAR_CELLS)
+            line = f"{what} [{'█' * filled}{'░' * (BAR_CELLS - filled)}] {fraction:4.0%}"
+        print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+        self._open_line = True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

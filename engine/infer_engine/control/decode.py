@@ -1,0 +1,106 @@
+"""Command bodies: JSON to a struct, strictly, and then the bounds that types cannot say."""
+
+import math
+import re
+from typing import TypeVar
+
+import msgspec
+
+from infer_engine.control.problems import echo, refuse
+from infer_engine.fleet.generation import Refusal
+from infer_engine.protocol import Command, Drain, Inject, SetHeadroom
+
+C = TypeVar("C", bound=Command)
+
+MAX_REASON_CHARS = 256
+MAX_ACTOR_CHARS = 64
+MAX_DEADLINE_S = 3_600.0
+MAX_REVERT_S = 86_400.0
+MAX_RATE_PER_S = 50.0
+MAX_DURATION_S = 600.0
+
+_PATH = re.compile(r"`\$\.?([A-Za-z0-9_.\[\]]*)`$")
+_UNKNOWN = re.compile(r"unknown field `(.*)`")
+_MISSING = re.compile(r"missing required field `(.*?)`")
+
+
+def decode(kind: type[C], body: bytes) -> C:
+    """``body`` as a checked command; an empty body is a command with defaults. Raises Refusal: 400 for what
+    is no JSON, 422 with the field's name for what does not fit."""
+    try:
+        # First as plain values: a body that is no JSON is told so, whatever it was meant to be.
+        command = msgspec.convert(msgspec.json.decode(body or b"{}"), kind)
+    except msgspec.ValidationError as error:
+        raise _misfit(str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise refuse(400, "invalid_json", "The body is not valid JSON.", str(error)[:200]) from error
+    except RecursionError as error:
+        raise refuse(400, "invalid_json", "The body is nested too deeply.") from error
+    _check_words(command)
+    if isinstance(command, Drain):
+        _check_drain(command)
+    elif isinstance(command, SetHeadroom):
+        _check_headroom(command)
+    elif isinstance(command, Inject):
+        _check_inject(command)
+    return command
+
+
+def misfit(field: str, detail: str) -> Refusal:
+    return refuse(422, "invalid_field", f"{field} does not fit.", detail, field=field)
+
+
+def _misfit(message: str) -> Refusal:
+    found = _PATH.search(message) or _UNKNOWN.search(message) or _MISSING.search(message)
+    field = found.group(1)[:64] if found else None
+    title = f"{ascii(field)[1:-1]} does not fit." if field else "The body does not fit."
+    return refuse(422, "invalid_field", title, message[:300], field=field or None)
+
+
+def _check_words(command: Command) -> None:
+    for field, text, limit in (
+        ("reason", command.reason, MAX_REASON_CHARS),
+        ("actor", command.actor, MAX_ACTOR_CHARS),
+    ):
+        if len(text) > limit:
+            raise misfit(field, f"{len(text)} characters were given, at most {limit} are allowed.")
+        if not text.isprintable():
+            raise misfit(field, f"only printable characters are allowed, got {echo(text)}.")
+
+
+def _check_drain(command: Drain) -> None:
+    if command.mode == "migrate":
+        raise refuse(
+            400,
+            "migrate_unavailable",
+            "Requests cannot be moved to another replica yet.",
+            "Use mode 'wait' or 'cancel'.",
+            field="mode",
+        )
+    if command.deadline_s is not None:
+        _check_range("deadline_s", command.deadline_s, 0.0, MAX_DEADLINE_S)
+
+
+def _check_headroom(command: SetHeadroom) -> None:
+    if (command.percent is None) == (command.blocks is None):
+        raise misfit("percent", "exactly one of percent and blocks must be given.")
+    if command.percent is not None:
+        _check_range("percent", command.percent, 0.0, 100.0)
+    if command.blocks is not None and command.blocks < 0:
+        raise misfit("blocks", f"must be at least 0, got {command.blocks}.")
+    if command.revert_after_s is not None:
+        _check_range("revert_after_s", command.revert_after_s, 1.0, MAX_REVERT_S)
+
+
+def _check_inject(command: Inject) -> None:
+    if command.rate_per_s <= 0:
+        raise misfit("rate_per_s", f"must be above 0, got {command.rate_per_s:g}.")
+    _check_range("rate_per_s", command.rate_per_s, 0.0, MAX_RATE_PER_S)
+    if command.duration_s <= 0:
+        raise misfit("duration_s", f"must be above 0, got {command.duration_s:g}.")
+    _check_range("duration_s", command.duration_s, 0.0, MAX_DURATION_S)
+
+
+def _check_range(field: str, value: float, lowest: float, highest: float) -> None:
+    if not math.isfinite(value) or not lowest <= value <= highest:
+        raise misfit(field, f"must be from {lowest:g} to {highest:g}, got {value:g}.")

@@ -1,0 +1,132 @@
+"""Draining as an operation: it reports what it waits for, keeps its deadline, and succeeds only when nothing
+is left."""
+
+import asyncio
+from collections.abc import Callable
+
+from infer_engine.control.operations import Handle, OperationFailed, Operations
+from infer_engine.fleet.fleet import Fleet
+from infer_engine.protocol import CommandResult, Drain, Operation, Replica, ReplicaState, Undrain
+
+#: How often a drain looks at its replica.
+POLL_S = 0.1
+#: Requests named one by one in ``blocked_by``.
+MOST_NAMED = 8
+#: A drain that sees its replica in one of these will not succeed any more.
+ENDS: frozenset[ReplicaState] = frozenset({"ready", "failed", "stopping", "fenced"})
+
+
+class Drains:
+    """``wall`` gives Unix seconds."""
+
+    def __init__(self, fleet: Fleet, operations: Operations, wall: Callable[[], float]) -> None:
+        self._fleet = fleet
+        self._operations = operations
+        self._wall = wall
+
+    def drain(self, replica: str, command: Drain) -> CommandResult:
+        """Begin, or join the drain that is under way: its deadline can be shortened, and ``cancel`` ends its
+        requests now. Refusal when the fleet would not survive it."""
+        effect = self._fleet.predict_drain(replica, command)
+        if command.dry_run:
+            return CommandResult(operation=None, effect=effect)
+        under_way = self._operations.running("drain", replica)
+        if under_way is not None:
+            return CommandResult(operation=self._join(under_way, command), effect=effect)
+        was = self._fleet.replica(replica)
+        self._fleet.drain(replica, command)
+        deadline_at = None if command.deadline_s is None else self._wall() + command.deadline_s
+        operation = self._operations.start(
+            "drain",
+            replica,
+            lambda handle: self._work(handle, replica, _left(was)),
+            actor=command.actor,
+            reason=command.reason,
+            deadline_at=deadline_at,
+            params={
+                "mode": command.mode or "wait",
+                "on_deadline": command.on_deadline,
+                "force": command.force,
+            },
+        )
+        return CommandResult(operation=operation, effect=effect)
+
+    def undrain(self, replica: str, command: Undrain) -> CommandResult:
+        """Take the replica back; a drain under way ends as cancelled. What it cancelled stays cancelled."""
+        effect = self._fleet.predict_undrain(replica)
+        if command.dry_run:
+            return CommandResult(operation=None, effect=effect)
+        was = self._fleet.replica(replica).state
+        self._fleet.undrain(replica, actor=command.actor)
+        under_way = self._operations.running("drain", replica)
+        if under_way is not None:
+            self._operations.cancel(under_way.id, "undrained")
+        operation = self._operations.record(
+            "undrain",
+            replica,
+            "it was ready already" if was == "ready" else f"was {was}, takes requests again",
+            actor=command.actor,
+            reason=command.reason,
+        )
+        return CommandResult(operation=operation, effect=effect)
+
+    def _join(self, under_way: Operation, command: Drain) -> Operation:
+        """What is under way becomes stricter, never laxer: undrain and drain again for that."""
+        deadline_at = None if command.deadline_s is None else self._wall() + command.deadline_s
+        params = dict(under_way.params)
+        changes: dict[str, object] = {"params": params}
+        if deadline_at is not None and (under_way.deadline_at is None or deadline_at < under_way.deadline_at):
+            changes["deadline_at"] = deadline_at
+        if command.on_deadline == "cancel":
+            params["on_deadline"] = "cancel"
+        if command.mode == "cancel" and params.get("mode") != "cancel":
+            self._fleet.drain(under_way.target, command)
+            params["mode"] = "cancel"
+        self._operations.change(under_way.id, changes)
+        return self._operations.get(under_way.id)
+
+    async def _work(self, handle: Handle, replica: str, total: int) -> None:
+        deadline_passed = False
+        while True:
+            if replica not in self._fleet.replica_ids():
+                raise OperationFailed(f"{replica} is gone")
+            status = self._fleet.replica(replica)
+            if status.state in ENDS:
+                raise OperationFailed(f"{replica} is {status.state}: {status.error or 'no reason known'}")
+            if status.state == "drained":
+                handle.update(done=total, total=total, blocked_by=[], message="0 running, 0 blocks held")
+                return
+            left = _left(status)
+            total = max(total, left)
+            handle.update(done=total - left, total=total, blocked_by=self._blocked_by(status))
+            deadline_at = handle.operation.deadline_at
+            if not deadline_passed and deadline_at is not None and self._wall() >= deadline_at:
+                deadline_passed = True
+                self._at_deadline(handle, replica)
+            await asyncio.sleep(POLL_S)
+
+    def _at_deadline(self, handle: Handle, replica: str) -> None:
+        if handle.operation.params.get("on_deadline") == "cancel":
+            self._fleet.cancel_running(replica, actor=handle.operation.actor)
+            handle.update(message="the deadline passed: running requests were cancelled")
+        else:
+            handle.update(message="the deadline passed: still waiting for running requests")
+
+    def _blocked_by(self, status: Replica) -> list[str]:
+        if status.state != "draining":  # it died; its requests went elsewhere, and it comes back drained
+            return [f"{status.id} is {status.state}"]
+        rows = self._fleet.rows(status.id, "running")
+        named = [
+            f"{row.id}: {row.generated_tokens} of at most {row.max_tokens} tokens, {row.kv_blocks} blocks"
+            for row in rows[:MOST_NAMED]
+        ]
+        if len(rows) > MOST_NAMED:
+            named.append(f"and {len(rows) - MOST_NAMED} more running")
+        if not rows and status.kv.used:
+            named.append(f"{status.kv.used} blocks held")
+        return named
+
+
+def _left(status: Replica) -> int:
+    """Requests that the replica still has."""
+    return (status.running or 0) + (status.waiting or 0)

@@ -1,0 +1,92 @@
+"""Moving the headroom marks, and moving them back after a while."""
+
+import asyncio
+from collections.abc import Callable
+
+from infer_engine.control.operations import Handle, OperationFailed, Operations
+from infer_engine.fleet.fleet import Fleet
+from infer_engine.fleet.generation import Refusal
+from infer_engine.protocol import CommandResult, Kv, SetHeadroom
+
+#: By replica: the limit before and after, in blocks.
+Moves = dict[str, tuple[int, int]]
+
+
+class Headroom:
+    """``wall`` gives Unix seconds."""
+
+    def __init__(self, fleet: Fleet, operations: Operations, wall: Callable[[], float]) -> None:
+        self._fleet = fleet
+        self._operations = operations
+        self._wall = wall
+
+    async def set(self, command: SetHeadroom) -> CommandResult:
+        """Move one mark of one replica or of all. Admission follows it from the next step; nobody is
+        evicted."""
+        effect = self._fleet.predict_headroom(command)
+        if command.dry_run:
+            return CommandResult(operation=None, effect=effect)
+        target = command.replica or "fleet"
+        moves = await self._fleet.set_headroom(command)
+        self._supersede_reverts(moves, command)
+        params: dict[str, object] = {
+            "tier": command.tier,
+            "limits": {each: list(move) for each, move in moves.items()},
+        }
+        message = _describe(moves, command)
+        if command.revert_after_s is not None:
+            params["revert_operation"] = self._start_revert(target, moves, command, command.revert_after_s)
+            message += f"; back in {command.revert_after_s:g} s"
+        operation = self._operations.record(
+            "headroom", target, message, actor=command.actor, reason=command.reason, params=params
+        )
+        return CommandResult(operation=operation, effect=effect)
+
+    def _supersede_reverts(self, moves: Moves, command: SetHeadroom) -> None:
+        """A mark that somebody moved again is not moved back under them."""
+        for operation in self._operations.newest_first():
+            same_mark = operation.kind == "headroom-revert" and operation.params.get("tier") == command.tier
+            if same_mark and set(operation.params.get("replicas", ())) & set(moves):
+                self._operations.cancel(operation.id, "the mark was moved again")
+
+    def _start_revert(self, target: str, moves: Moves, command: SetHeadroom, after_s: float) -> str:
+        async def work(handle: Handle) -> None:
+            await asyncio.sleep(after_s)
+            reverted = await self._revert(moves, command)
+            handle.update(message=_describe(reverted, command) if reverted else "nothing to move back")
+
+        operation = self._operations.start(
+            "headroom-revert",
+            target,
+            work,
+            actor=command.actor,
+            reason=command.reason,
+            deadline_at=self._wall() + after_s,
+            params={"tier": command.tier, "replicas": list(moves)},
+        )
+        return operation.id
+
+    async def _revert(self, moves: Moves, command: SetHeadroom) -> Moves:
+        """Restore the old limits where the mark still is where the command put it."""
+        reverted: Moves = {}
+        for replica, (old, new) in moves.items():
+            if replica not in self._fleet.replica_ids():
+                continue
+            kv = self._fleet.replica(replica).kv
+            if kv.total is None or _limit(kv, command) != new:
+                continue
+            back = SetHeadroom(replica=replica, blocks=kv.total - old, tier=command.tier)
+            try:
+                reverted |= await self._fleet.set_headroom(back)
+            except Refusal as refusal:
+                raise OperationFailed(f"{replica}: {refusal}") from refusal
+        return reverted
+
+
+def _limit(kv: Kv, command: SetHeadroom) -> int | None:
+    return kv.admit_limit if command.tier == "interactive" else kv.batch_limit
+
+
+def _describe(moves: Moves, command: SetHeadroom) -> str:
+    mark = "admit limit" if command.tier == "interactive" else "batch limit"
+    return ", ".join(f"{replica} {mark} {old} → {new} blocks" for replica, (old, new) in moves.items())

@@ -1,0 +1,66 @@
+"""Who may call what. Rights belong to routes, never to paths, and a route without a permission cannot be
+written."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from infer_engine.control.problems import problem_response, refuse
+from infer_engine.fleet.generation import Refusal
+
+#: In rising order: each role may do all that those before it may. ``content`` reads generated text.
+Role = Literal["viewer", "content", "operator", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+#: What a handler returns is an ASGI application: a Response or a stream.
+Handler = Callable[[Request], Awaitable[Response | ASGIApp]]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRoute:
+    method: str
+    path: str
+    permission: Role
+    handler: Handler
+
+
+def may(role: Role | None, permission: Role) -> bool:
+    """Deny unless the role is known and at least ``permission``."""
+    return role in ROLES and permission in ROLES and ROLES.index(role) >= ROLES.index(permission)
+
+
+#: Says which role a caller has; None is nobody.
+RoleOf = Callable[[Scope], Role | None]
+
+
+def to_starlette(routes: Sequence[ControlRoute], role_of: RoleOf) -> list[Route]:
+    """One Starlette route per path and method; HEAD is not served (a watch stream has no end to skip to)."""
+    made: list[Route] = []
+    for route in routes:
+        starlette_route = Route(route.path, _Endpoint(route, role_of), methods=[route.method])
+        starlette_route.methods = {route.method}
+        made.append(starlette_route)
+    return made
+
+
+class _Endpoint:
+    """Checks the permission, runs the handler, and turns a Refusal into its problem document."""
+
+    def __init__(self, route: ControlRoute, role_of: RoleOf) -> None:
+        self.route = route
+        self._role_of = role_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response: Response | ASGIApp
+        try:
+            if not may(self._role_of(scope), self.route.permission):
+                raise refuse(403, "denied", f"This needs the role {self.route.permission}.")
+            response = await self.route.handler(Request(scope, receive))
+        except Refusal as refusal:
+            response = problem_response(refusal)
+        await response(scope, receive, send)

@@ -1,0 +1,160 @@
+"""Who enters the batch now, and why everybody else waits.
+
+A KV-memory decision: prompt, output so far and one token more must fit into free blocks, below the tier's
+mark. A step looks at a bounded number of requests, so it costs the same whether a hundred wait or a hundred
+thousand; the reasons of those it did not look at follow from how it ended and are told only when somebody
+asks.
+"""
+
+from collections import Counter
+
+from infer_engine.core.blocks import BlockPool
+from infer_engine.core.limits import Limits
+from infer_engine.core.queues import TIERS, WaitingQueue
+from infer_engine.core.request import Request
+from infer_engine.protocol import Tier, WaitingReason
+
+#: How many requests behind a blocked head are tried in one step.
+LOOK_AHEAD = 32
+
+
+class AdmissionControl:
+    def __init__(self, pool: BlockPool, waiting: WaitingQueue) -> None:
+        self._pool = pool
+        self._waiting = waiting
+        # How the last round ended: what closed it to everybody, who was looked at and blocked, each tier's
+        # blocked head.
+        self._gate: WaitingReason | None = None
+        self._blocked: dict[Request, WaitingReason] = {}
+        self._heads: dict[Tier, Request] = {}
+
+    # --- deciding ------------------------------------------------------------------------------------------
+
+    def admit(self, limits: Limits, running: int, tokens: int) -> list[tuple[Request, int]]:
+        """Take from the queue who may join a batch of ``running`` sequences with ``tokens`` left of the
+        step's budget, give each its blocks, and return them with the number of tokens each computes in this
+        step."""
+        self._gate = None
+        self._blocked = {}
+        self._heads = {}
+        round_ = _Round(limits, running, tokens)
+        for tier in TIERS:
+            self._admit_tier(tier, round_)
+            # A batch request never takes blocks for which an interactive one waits.
+            if self._gate is not None or tier in self._heads:
+                break
+        return round_.admitted
+
+    def hold(self) -> None:
+        """The step preempted: it admits nobody, for want of KV."""
+        self._gate = "kv"
+        self._blocked = {}
+        self._heads = {}
+
+    def _admit_tier(self, tier: Tier, round_: "_Round") -> None:
+        while (head := self._waiting.first(tier)) is not None:
+            if (gate := round_.gate()) is not None:
+                self._gate = gate
+                return
+            if (reason := self._obstacle(head, round_)) is not None:
+                self._blocked[head] = reason
+                self._heads[tier] = head
+                self._pass_by(head, round_)
+                return
+            self._take(head, round_)
+
+    def _pass_by(self, head: Request, round_: "_Round") -> None:
+        """Smaller requests may pass a blocked head, but only so often: then the batch empties until it
+        fits."""
+        for request in self._waiting.behind_first(head.tier, LOOK_AHEAD):
+            if head.passed >= round_.limits.max_passes:
+                return
+            if (gate := round_.gate()) is not None:
+                self._gate = gate
+                return
+            if (reason := self._obstacle(request, round_)) is not None:
+                self._blocked[request] = reason
+                continue
+            self._take(request, round_)
+            head.passed += 1
+
+    def _obstacle(self, request: Request, round_: "_Round") -> WaitingReason | None:
+        needs = self.needs(request)
+        if needs > self._pool.available:
+            return "kv"
+        # Without the exemption of an empty batch, a request larger than the mark would wait for ever.
+        if round_.running and self._pool.used + needs > round_.limits.mark(request.tier):
+            return "headroom"
+        return None
+
+    def _take(self, request: Request, round_: "_Round") -> None:
+        table = self._pool.allocate(self.needs(request))
+        if table is None:
+            raise RuntimeError(f"admission of {request.id} was decided on blocks that are not there")
+        self._waiting.remove(request)
+        request.block_table = table
+        request.passed = 0
+        count = min(request.total_tokens - request.computed_tokens, round_.tokens)
+        round_.tokens -= count
+        round_.running += 1
+        round_.admitted.append((request, count))
+
+    # --- telling -------------------------------------------------------------------------------------------
+
+    def needs(self, request: Request) -> int:
+        """Blocks that admission of this waiting request takes: all tokens known so far and the next one."""
+        return self._pool.blocks_for(request.total_tokens + 1)
+
+    def admissible(self, limits: Limits, tier: Tier, running: int) -> int:
+        """Free blocks that admission could give now, under the tier's mark."""
+        available = self._pool.available
+        return max(0, min(available, limits.mark(tier) - self._pool.used)) if running else available
+
+    def reason(self, request: Request) -> tuple[WaitingReason, str | None]:
+        """Why this waiting request was not admitted by the last step, and behind whom it waits."""
+        blocked = self._blocked.get(request)
+        return (blocked, None) if blocked is not None else self._reason_of_others(request.tier)
+
+    def reason_counts(self) -> dict[str, int]:
+        """How many wait for each reason; costs the same however many wait."""
+        blocked = [request for request in self._blocked if request in self._waiting]
+        counts: Counter[str] = Counter(self._blocked[request] for request in blocked)
+        for tier in TIERS:
+            others = self._waiting.count(tier) - sum(request.tier == tier for request in blocked)
+            if others:
+                counts[self._reason_of_others(tier)[0]] += others
+        return dict(counts)
+
+    def _reason_of_others(self, tier: Tier) -> tuple[WaitingReason, str | None]:
+        """The reason of everyone in ``tier`` at whom the last round did not look."""
+        if self._gate is not None:
+            return self._gate, None
+        if tier == "batch" and self._waits_head("interactive") is not None:
+            return "tier", None
+        head = self._waits_head(tier)
+        if head is not None:
+            return "behind", head.id
+        # It came after the round, or whoever it waited behind has gone: the tokens of this step are spoken
+        # for.
+        return "token_budget", None
+
+    def _waits_head(self, tier: Tier) -> Request | None:
+        head = self._heads.get(tier)
+        return head if head is not None and head in self._waiting else None
+
+
+class _Round:
+    """One round of admission while it runs."""
+
+    def __init__(self, limits: Limits, running: int, tokens: int) -> None:
+        self.limits = limits
+        self.running = running
+        #: Left of the step's token budget.
+        self.tokens = tokens
+        self.admitted: list[tuple[Request, int]] = []
+
+    def gate(self) -> WaitingReason | None:
+        """What keeps out everybody, whatever their size."""
+        if self.running >= self.limits.max_running:
+            return "slots"
+        return "token_budget" if self.tokens < 1 else None

@@ -1,0 +1,22 @@
+"""What a scheduler counted since it was made; only grows."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Counters:
+    steps: int = 0
+    admissions: int = 0
+    #: Admissions of requests that had run before.
+    resumptions: int = 0
+    preemptions: int = 0
+    #: Tokens whose KV preemption threw away.
+    redo_tokens: int = 0
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    generated_tokens: int = 0
+    #: By finish reason.
+    finished: Counter[str] = field(default_factory=lambda: Counter[str]())
+    #: By refusal code.
+    refused: Counter[str] = field(default_factory=lambda: Counter[str]())

@@ -1,0 +1,290 @@
+"""Continuous batching: what one replica computes next, decided anew between every two steps.
+
+``step`` plans, the runner executes the plan, ``commit`` takes the tokens back. One counter,
+``computed_tokens``, chases prompt and output, so prefill, a chunk of it, decode and recompute are one case.
+"""
+
+from infer_engine.core.admission import AdmissionControl
+from infer_engine.core.blocks import BlockPool
+from infer_engine.core.counters import Counters
+from infer_engine.core.limits import Limits
+from infer_engine.core.plan import Admission, Chunk, Finish, Plan, Preemption
+from infer_engine.core.queues import WaitingQueue
+from infer_engine.core.refusal import (
+    AdmissionClosed,
+    DuplicateId,
+    QueueFull,
+    Refusal,
+    check_fits,
+)
+from infer_engine.core.request import Request
+from infer_engine.protocol import FinishReason
+
+
+class CommitError(RuntimeError):
+    """The tokens do not belong to the plan: the runner is broken. Nothing was committed."""
+
+
+class Scheduler:
+    """Moments are seconds of any one clock that the caller reads; ``now_s`` never decides who runs."""
+
+    def __init__(self, pool: BlockPool, limits: Limits, context_length: int) -> None:
+        self.pool = pool
+        self.limits = limits.checked(pool.total)
+        self.context_length = context_length
+        self.waiting = WaitingQueue()
+        #: The batch in its order, by id.
+        self.running: dict[str, Request] = {}
+        self.admission = AdmissionControl(pool, self.waiting)
+        self.admission_open = True
+        self.counters = Counters()
+        #: When the last step was committed.
+        self.last_step_s: float | None = None
+        self._live: dict[str, Request] = {}
+        self._planned: Plan | None = None
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._live)
+
+    def get(self, request_id: str) -> Request | None:
+        """A waiting or running request."""
+        return self._live.get(request_id)
+
+    # --- requests come and go ------------------------------------------------------------------------------
+
+    def add(self, request: Request, now_s: float) -> None:
+        """Put a request into the queue; raises a Refusal and keeps nothing of it otherwise."""
+        try:
+            self._check_can_be_taken(request)
+        except Refusal as refusal:
+            self.counters.refused[refusal.code] += 1
+            raise
+        request.state = "waiting"
+        # A sequence that continues here did not wait until now: it ran on another replica.
+        request.queued_s = now_s if request.output else min(request.arrival_s, now_s)
+        request.passed = 0
+        self._live[request.id] = request
+        self.waiting.push(request)
+
+    def _check_can_be_taken(self, request: Request) -> None:
+        check_fits(request, self.pool, self.context_length)
+        if request.id in self._live:
+            raise DuplicateId(f"a request {request.id} is {self._live[request.id].state}")
+        if not self.admission_open:
+            raise AdmissionClosed("admission is closed: the replica drains")
+        if len(self.waiting) >= self.limits.max_waiting:
+            raise QueueFull(
+                f"{len(self.waiting)} requests wait, {self.limits.max_waiting} may",
+                waiting=len(self.waiting),
+                max_waiting=self.limits.max_waiting,
+            )
+
+    def abort(self, request_id: str, reason: FinishReason = "cancelled") -> Finish | None:
+        """End a request wherever it is, its blocks back at once; None if there is none of that id (any
+        more)."""
+        request = self._live.get(request_id)
+        return None if request is None else self._finish(request, reason)
+
+    def close_admission(self) -> list[Request]:
+        """Take no more; hand back the queue in order, with what was generated so far. Who runs, runs on, and
+        comes back into the batch here when it is preempted."""
+        self.admission_open = False
+        handed_back = list(self.waiting)
+        for request in handed_back:
+            self.waiting.remove(request)
+            del self._live[request.id]
+        return handed_back
+
+    def open_admission(self) -> None:
+        self.admission_open = True
+
+    def set_limits(
+        self,
+        *,
+        admit_limit: int | None = None,
+        batch_limit: int | None = None,
+        max_running: int | None = None,
+        token_budget: int | None = None,
+        max_waiting: int | None = None,
+        max_passes: int | None = None,
+    ) -> tuple[Limits, Limits]:
+        """Change what is given, all of it or (LimitsError) nothing; the next step goes by it. Lowering never
+        evicts. Returns the limits before and after."""
+        old = self.limits
+        new = old.changed(
+            admit_limit=admit_limit,
+            batch_limit=batch_limit,
+            max_running=max_running,
+            token_budget=token_budget,
+            max_waiting=max_waiting,
+            max_passes=max_passes,
+        )
+        self.limits = new.checked(self.pool.total, len(self.running))
+        return old, new
+
+    # --- a step --------------------------------------------------------------------------------------------
+
+    def step(self, now_s: float) -> Plan:
+        """Plan the next step: the running first, then who may join. The plan must be committed before the
+        next."""
+        if self._planned is not None and self._planned.chunks:
+            raise RuntimeError(f"step {self._planned.step} has not been committed")
+        self.counters.steps += 1
+        plan = Plan(step=self.counters.steps)
+        tokens_left = self._plan_running(plan, now_s)
+        if plan.preempted:
+            self.admission.hold()
+        else:
+            self._plan_admitted(plan, tokens_left, now_s)
+        self.counters.decode_tokens += plan.decode_tokens
+        self.counters.prefill_tokens += plan.prefill_tokens
+        self._planned = plan
+        return plan
+
+    def _plan_running(self, plan: Plan, now_s: float) -> int:
+        """Give every decoding sequence its token and the prefills, in batch order, the rest; returns what is
+        left."""
+        chunks: dict[str, Chunk] = {}
+        decoding = sum(not request.is_prefilling for request in self.running.values())
+        #: Tokens for prefill chunks. What the decoding need was set aside beforehand, so no chunk can starve
+        #: them.
+        spare = self.limits.token_budget - decoding
+        for request in list(self.running.values()):
+            if request.state != "running":
+                continue  # preempted for an earlier one
+            missing = request.total_tokens - request.computed_tokens
+            count = 1 if missing == 1 else min(missing, spare)
+            if count < 1:
+                continue
+            spare += self._make_room(request, request.computed_tokens + count, chunks, plan, now_s)
+            if request.state == "running":
+                chunks[request.id] = Chunk(request, request.computed_tokens, count, count == missing)
+                spare -= count if missing > 1 else 0
+        for chunk in chunks.values():
+            self._add_chunk(plan, chunk)
+        return spare
+
+    def _make_room(
+        self, request: Request, tokens: int, chunks: dict[str, Chunk], plan: Plan, now_s: float
+    ) -> int:
+        """Grow the block table to ``tokens`` tokens, preempting for it whoever matters least, ``request``
+        itself included. Returns the budget that the preempted give back; afterwards ``request`` may not run
+        any more."""
+        refund = 0
+        while len(request.block_table) * self.pool.block_size < tokens:
+            block = self.pool.allocate(1)
+            if block is not None:
+                request.block_table += block
+                continue
+            if len(self.running) == 1:
+                plan.finished.append(self._finish(request, "error", "kv_exhausted"))
+                refund += 1
+                break
+            victim = self._least_important()
+            chunk = chunks.pop(victim.id, None)
+            if chunk is not None:
+                refund += chunk.count
+            elif not victim.is_prefilling:
+                refund += 1  # set aside for it, not used yet
+            plan.preempted.append(self._preempt(victim, now_s))
+            if victim is request:
+                break
+        return refund
+
+    def _least_important(self) -> Request:
+        """Batch before interactive, then the lowest priority, then the latest to arrive."""
+        return max(
+            reversed(self.running.values()),
+            key=lambda request: (request.tier == "batch", -request.priority, request.arrival_s),
+        )
+
+    def _preempt(self, victim: Request, now_s: float) -> Preemption:
+        """Drop the KV; the tokens stay, and their KV is computed again after the next admission."""
+        preemption = Preemption(
+            id=victim.id,
+            mode="recompute",
+            freed_blocks=self.pool.release(victim.block_table),
+            redo_tokens=victim.computed_tokens,
+        )
+        del self.running[victim.id]
+        victim.block_table = []
+        victim.computed_tokens = 0
+        victim.state = "waiting"
+        victim.preemptions += 1
+        victim.queued_s = now_s
+        self.waiting.push_preempted(victim)
+        self.counters.preemptions += 1
+        self.counters.redo_tokens += preemption.redo_tokens
+        return preemption
+
+    def _plan_admitted(self, plan: Plan, tokens_left: int, now_s: float) -> None:
+        for request, count in self.admission.admit(self.limits, len(self.running), tokens_left):
+            resumed = request.preemptions > 0 or bool(request.output)
+            plan.admitted.append(
+                Admission(
+                    id=request.id,
+                    blocks=len(request.block_table),
+                    waited_s=max(0.0, now_s - request.queued_s),
+                    resumed=resumed,
+                )
+            )
+            request.state = "running"
+            if request.admitted_s is None:
+                request.admitted_s = now_s
+            self.running[request.id] = request
+            self._add_chunk(plan, Chunk(request, 0, count, count == request.total_tokens))
+            self.counters.admissions += 1
+            self.counters.resumptions += resumed
+
+    def _add_chunk(self, plan: Plan, chunk: Chunk) -> None:
+        plan.chunks.append(chunk)
+        if chunk.request.is_prefilling:
+            plan.prefill_tokens += chunk.count
+        else:
+            plan.decode_tokens += chunk.count
+
+    def commit(self, tokens: dict[str, int], now_s: float) -> list[Finish]:
+        """Take back what the runner computed of the last plan: the next token of each chunk that samples, by
+        request id. Who has ended leaves at once. Tokens of requests aborted meanwhile are dropped."""
+        plan = self._planned
+        if plan is None:
+            raise RuntimeError("commit without a plan")
+        sampled = {chunk.request.id for chunk in plan.chunks if chunk.samples}
+        if sampled != tokens.keys():
+            wrong = sorted(sampled ^ tokens.keys())
+            raise CommitError(f"step {plan.step}: missing or unasked tokens of {wrong[:8]}")
+        self._planned = None
+        self.last_step_s = now_s
+        finished: list[Finish] = []
+        for chunk in plan.chunks:
+            request = chunk.request
+            if self.running.get(request.id) is not request:
+                continue
+            request.computed_tokens += chunk.count
+            if not chunk.samples:
+                continue
+            token = tokens[request.id]
+            request.output.append(token)
+            self.counters.generated_tokens += 1
+            if token in request.stop_token_ids:
+                finished.append(self._finish(request, "stop"))
+            elif len(request.output) >= request.max_tokens:
+                finished.append(self._finish(request, "length"))
+        return finished
+
+    def _finish(self, request: Request, reason: FinishReason, error: str | None = None) -> Finish:
+        """The only way out. The block table stays as it was: a plan under way may name it, and its blocks are
+        handed out again by the next step at the earliest."""
+        freed = 0
+        if request.state == "running":
+            del self.running[request.id]
+            freed = self.pool.release(request.block_table)
+        else:
+            self.waiting.remove(request)
+        del self._live[request.id]
+        request.state = "finished"
+        request.finish_reason = reason
+        request.error = error
+        self.counters.finished[reason] += 1
+        return Finish(request.id, reason, freed, len(request.output), error)

@@ -1,0 +1,146 @@
+"""May this replica be drained, and what will it do? Pure: facts in, an answer out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infer_engine.protocol import Drain, DrainMode, Effect, ReplicaState
+
+#: States in which a replica has a queue that can be closed.
+DRAINABLE: frozenset[ReplicaState] = frozenset({"ready", "draining", "drained"})
+DEFAULT_MODE: DrainMode = "wait"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningFact:
+    """One running request: the tokens it may still generate at most."""
+
+    id: str
+    tokens_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainFacts:
+    """The fleet as it stands, as far as a drain of ``replica`` concerns it. KV is in blocks."""
+
+    replica: str
+    state: ReplicaState
+    running: Sequence[RunningFact]
+    waiting: int
+    #: Blocks that the waiting requests need at least.
+    waiting_blocks: int
+    #: What this replica generates now; None or 0 when it is not known.
+    tokens_per_s: float | None
+    #: Ready replicas that admit, this one not among them.
+    other_ready: Sequence[str]
+    others_kv_used: int
+    others_kv_total: int
+    fleet_kv_used: int
+    fleet_kv_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Why not. ``status`` is the HTTP status."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    field: str | None = None
+    numbers: dict[str, float | None] | None = None
+
+
+def judge(facts: DrainFacts, drain: Drain) -> Denied | None:
+    """None when the drain may begin (or has begun: asking twice is fine)."""
+    if (drain.mode or DEFAULT_MODE) == "migrate":
+        return Denied(
+            400,
+            "migrate_unavailable",
+            "migration is not available",
+            "mode migrate needs live migration, which this server does not offer; use wait or cancel",
+            field="mode",
+        )
+    if facts.state not in DRAINABLE:
+        return Denied(
+            409,
+            "not_ready",
+            "the replica is not ready",
+            f"replica {facts.replica} is {facts.state}; only a ready replica can be drained",
+        )
+    if facts.state == "ready" and not facts.other_ready and not drain.force:
+        return Denied(
+            409,
+            "would_break_min_ready",
+            "it is the last ready replica",
+            f"draining {facts.replica} would leave 0 ready replicas, at least 1 must stay; "
+            "force overrides this",
+            numbers={"ready": 1.0, "ready_after": 0.0, "min_ready": 1.0},
+        )
+    return None
+
+
+def seconds_to_drained(facts: DrainFacts, mode: DrainMode) -> float | None:
+    """At most how long until the last running request is done, at the recent rate; None when that is not
+    known. Requests may stop earlier by themselves, and the rate per sequence rises as the batch shrinks."""
+    if mode == "cancel" or not facts.running:
+        return 0.0
+    if not facts.tokens_per_s:
+        return None
+    per_sequence = facts.tokens_per_s / len(facts.running)
+    return max(request.tokens_left for request in facts.running) / per_sequence
+
+
+def predict(facts: DrainFacts, drain: Drain) -> Effect:
+    """What the drain will do, in the operator's words and as numbers."""
+    mode = drain.mode or DEFAULT_MODE
+    running = len(facts.running)
+    cancelled = running if mode == "cancel" else 0
+    moved = facts.waiting if facts.other_ready else 0
+    held = facts.waiting - moved
+    seconds = seconds_to_drained(facts, mode)
+    ratio_now = _ratio(facts.fleet_kv_used, facts.fleet_kv_total)
+    ratio_after = _ratio(facts.others_kv_used + (facts.waiting_blocks if moved else 0), facts.others_kv_total)
+
+    summary = [f"no new requests reach {facts.replica}"]
+    if mode == "cancel":
+        summary.append(f"{_requests(running)} running here will be cancelled")
+    else:
+        until = "" if seconds is None or not running else f" (at most about {seconds:.0f} s)"
+        summary.append(f"{_requests(running)} running here will finish{until}")
+    if moved:
+        summary.append(f"{_requests(moved)} waiting here will move to {', '.join(facts.other_ready)}")
+    if held:
+        summary.append(f"{_requests(held)} waiting here will be held: no other replica is ready")
+    if ratio_after is not None:
+        summary.append(f"KV use of the remaining replicas: about {ratio_after:.0%}")
+
+    warnings: list[str] = []
+    if facts.state in ("draining", "drained"):
+        warnings.append(f"{facts.replica} is already {facts.state}")
+    if not facts.other_ready:
+        warnings.append("no ready replica will be left: new requests will be held until one returns")
+    elif ratio_after is not None and ratio_after > 0.9:
+        warnings.append("the remaining replicas will be nearly full: expect waiting and preemptions")
+    return Effect(
+        summary=summary,
+        numbers={
+            "running": float(running),
+            "waiting": float(facts.waiting),
+            "moved": float(moved),
+            "held": float(held),
+            "cancelled": float(cancelled),
+            "seconds_to_drained": seconds,
+            "ready_after": float(len(facts.other_ready)),
+            "fleet_kv_ratio": ratio_now,
+            "fleet_kv_ratio_after": ratio_after,
+        },
+        warnings=warnings,
+    )
+
+
+def _ratio(used: int, total: int) -> float | None:
+    return used / total if total else None
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count} requests"

@@ -1,0 +1,137 @@
+"""Taking a replica out of service and back: facts for the judgement in ``drain``, and doing what it
+allows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infer_engine.fleet.cancelling import cancel_all
+from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, predict
+from infer_engine.fleet.generation import Refusal
+from infer_engine.fleet.ledger import Ledger
+from infer_engine.fleet.lifecycle import set_state
+from infer_engine.fleet.measures import Measures
+from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.tracked import Tracked
+from infer_engine.protocol import Drain, Effect, Problem
+from infer_engine.replica.handle import ReplicaHandle
+
+
+@dataclass(slots=True)
+class Draining:
+    handles: Mapping[str, ReplicaHandle]
+    ledger: Ledger
+    placer: Placer
+    measures: Measures
+
+    def predict(self, replica: str, command: Drain) -> Effect:
+        """Refusal when the drain may not begin."""
+        facts = self._facts(self._handle(replica))
+        denied = judge(facts, command)
+        if denied is not None:
+            raise Refusal(
+                Problem(
+                    status=denied.status,
+                    code=denied.code,
+                    title=denied.title,
+                    detail=denied.detail,
+                    field=denied.field,
+                    numbers=denied.numbers or {},
+                )
+            )
+        return predict(facts, command)
+
+    def drain(self, replica: str, command: Drain) -> None:
+        """Close admission now and ask for the queue back; asking twice changes nothing but the mode."""
+        self.predict(replica, command)
+        handle = self._handle(replica)
+        if handle.state == "ready":
+            handle.cordoned = True
+            handle.set_admission(admit=False)
+            set_state(handle, self.ledger.feed, "draining", actor=command.actor)
+        if command.mode == "cancel":
+            self.cancel_running(replica, actor=command.actor)
+
+    def cancel_running(self, replica: str, *, actor: str = "") -> int:
+        """Cancel what runs there, how many that are (0 while its queue is still coming back: then what runs
+        is cancelled once it has, and the queue is not)."""
+        handle = self._handle(replica)
+        if handle.awaits_withdrawn:
+            handle.cancel_when_withdrawn = True
+            return 0
+        return cancel_all(self.ledger, handle, actor=actor)
+
+    def predict_undrain(self, replica: str) -> Effect:
+        handle = self._handle(replica)
+        if not handle.cordoned:
+            return Effect(summary=[f"{replica} is not drained ({handle.state}): nothing will change"])
+        held = len(self.placer.held)
+        summary = [f"{replica} takes requests again"]
+        if handle.state not in ("draining", "drained"):
+            summary = [f"{replica} is {handle.state}; once it is ready it takes requests again"]
+        if held:
+            summary.append(f"{held} held requests can be placed")
+        return Effect(summary=summary, numbers={"held": float(held)})
+
+    def undrain(self, replica: str, *, actor: str = "") -> None:
+        """Open admission again; a replica that is not drained stays as it is."""
+        handle = self._handle(replica)
+        handle.cordoned = False
+        if handle.state in ("draining", "drained"):
+            handle.set_admission(admit=True)
+            set_state(handle, self.ledger.feed, "ready", actor=actor)
+            self.placer.flush_held()
+
+    def observed(self, handle: ReplicaHandle) -> None:
+        """Drained is what a replica says after its admission was closed: nothing runs, nothing waits, no
+        block held."""
+        observation = handle.observation
+        if handle.state != "draining" or handle.awaits_withdrawn or observation is None:
+            return
+        empty = not observation.rows and observation.kv_used == 0 and not self.ledger.on(handle.id)
+        if empty and not observation.admission_open:
+            set_state(handle, self.ledger.feed, "drained")
+
+    def _handle(self, replica: str) -> ReplicaHandle:
+        handle = self.handles.get(replica)
+        if handle is None:
+            raise Refusal(
+                Problem(
+                    status=404, code="unknown_replica", title="There is no such replica.", field="replica"
+                )
+            )
+        return handle
+
+    def _facts(self, handle: ReplicaHandle) -> DrainFacts:
+        requests = self.ledger.on(handle.id)
+        waiting = [request for request in requests if request.state == "waiting"]
+        others = [each for each in self.handles.values() if each is not handle and each.admits]
+        block_size = handle.info.block_size if handle.info else 1
+        others_used, others_total = _kv(others)
+        fleet_used, fleet_total = _kv([*others, handle])
+        return DrainFacts(
+            replica=handle.id,
+            state=handle.state,
+            running=[
+                RunningFact(request.id, _tokens_left(request))
+                for request in requests
+                if request.state == "running"
+            ],
+            waiting=len(waiting),
+            waiting_blocks=sum(-(-(len(each.generation.spec.prompt) + 1) // block_size) for each in waiting),
+            tokens_per_s=self.measures.of[handle.id].token_rate.per_s(self.ledger.clock()),
+            other_ready=[each.id for each in others],
+            others_kv_used=others_used,
+            others_kv_total=others_total,
+            fleet_kv_used=fleet_used,
+            fleet_kv_total=fleet_total,
+        )
+
+
+def _kv(handles: list[ReplicaHandle]) -> tuple[int, int]:
+    """Blocks used and in all, of those that are loaded."""
+    loaded = [(handle.kv_used or 0, handle.info.kv_blocks) for handle in handles if handle.info is not None]
+    return sum(used for used, _ in loaded), sum(total for _, total in loaded)
+
+
+def _tokens_left(request: Tracked) -> int:
+    return max(0, request.generation.spec.max_tokens - len(request.generation.emitted))

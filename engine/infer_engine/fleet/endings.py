@@ -1,0 +1,33 @@
+"""How a request ended: as its replica reports it, or as somebody asked for."""
+
+from infer_engine.fleet.ledger import Ledger
+from infer_engine.fleet.tracked import Tracked
+from infer_engine.protocol import FinishReason
+
+#: What to tell the client of a request that did not end by itself, by code.
+MESSAGES = {
+    "cancelled_by_operator": "an operator cancelled the request",
+    "replica_draining": "the replica that ran the request was drained",
+    "replica_lost": "the replica that ran the request was lost",
+    "shutting_down": "the server stopped before the request was complete",
+    "kv_exhausted": "the sequence outgrew the replica's KV memory although nothing else ran there",
+}
+
+Ending = tuple[FinishReason, str | None, str | None]
+
+
+def ending(request: Tracked, reported: FinishReason, error_code: str | None = None) -> Ending:
+    """Reason, code and message of a request of which its replica reports ``reported``. A stop string was seen
+    whatever else happened; what finished by itself before it could be cancelled did finish."""
+    intent = request.intent
+    if intent is not None and intent.reason == "stop":
+        return "stop", None, None
+    if intent is not None and reported == "cancelled":
+        return "cancelled", intent.code, MESSAGES.get(intent.code)
+    return reported, error_code, None if error_code is None else MESSAGES.get(error_code, error_code)
+
+
+def end_as_intended(ledger: Ledger, request: Tracked) -> None:
+    """End a request that was asked to end and that no replica has to give up."""
+    reason, code, error = ending(request, "cancelled")
+    ledger.finish(request, reason, code=code, error=error)

@@ -1,0 +1,310 @@
+"""The fleet: everything that gateway and control may ask of the replicas, in one place; the work is done
+elsewhere.
+
+Lives in one asyncio loop and is not thread-safe. Methods that are not ``async`` take effect before they
+return.
+"""
+
+import asyncio
+import logging
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random, SystemRandom
+
+from msgspec import structs
+
+from infer_engine.fleet import headroom
+from infer_engine.fleet.cancelling import cancel
+from infer_engine.fleet.draining import Draining
+from infer_engine.fleet.endings import end_as_intended
+from infer_engine.fleet.feed import Feed
+from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
+from infer_engine.fleet.inbox import Inbox, StateChanges
+from infer_engine.fleet.ledger import Ledger
+from infer_engine.fleet.lifecycle import Launch, Lifecycle, set_state
+from infer_engine.fleet.losses import settle_losses
+from infer_engine.fleet.measures import Measures
+from infer_engine.fleet.observers import Observer, Observers
+from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.refusals import stopping
+from infer_engine.fleet.tracked import Intent, Tracked
+from infer_engine.fleet.views import Views
+from infer_engine.protocol import (
+    Drain,
+    Effect,
+    FinishReason,
+    Replica,
+    ReplicaFrame,
+    RequestRow,
+    RequestState,
+    SetHeadroom,
+    Status,
+)
+from infer_engine.replica.handle import ReplicaHandle
+from infer_engine.replica.launch_local import default_threads, launch
+from infer_engine.replica.messages import FromReplica, SetLimits
+from infer_engine.replica.server_link import ServerLink
+from infer_engine.settings import ServerSettings
+
+log = logging.getLogger(__name__)
+
+#: How often replicas that did not read are tried again, and held requests looked at.
+TICK_S = 0.5
+#: How long cancelled requests get to end when the server stops.
+CANCEL_GRACE_S = 1.0
+ID_BITS = 24
+
+
+class Fleet:
+    """``run_dir`` holds the socket and the replicas' logs; unset, a private one is made and removed again."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        run_dir: Path | None = None,
+        launch: Launch = launch,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.epoch = secrets.token_hex(8)
+        self.feed = Feed()
+        ids = [f"r{number}" for number in range(settings.replicas)]
+        self.measures = Measures(ids, clock())
+        self._clock = clock
+        self._own_run_dir = run_dir is None
+        # Short, since the path of a socket may be; made when the fleet starts.
+        self.run_dir = run_dir or Path("/tmp") / f"infer-{self.epoch}"
+        self._link = ServerLink(self.run_dir, self._receive, self._after_batch)
+        self._handles = {replica: ReplicaHandle(replica, self._link.send) for replica in ids}
+        self._ledger = Ledger(self.feed, clock)
+        self._placer = Placer(self._ledger, self._handles, settings.replica.max_waiting)
+        self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
+        self._observers = Observers(self._handles)
+        self._views = Views(settings, self._handles, self._ledger, self._placer, self.measures)
+        states = StateChanges(ready=self._replica_ready, observed=self._draining.observed)
+        self._inbox = Inbox(self._handles, self._ledger, self._placer, self.measures, states, self._link.send)
+        self._lifecycles = {
+            replica: self._lifecycle(handle, launch) for replica, handle in self._handles.items()
+        }
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+        # Seed 0 means that nobody asked for the same ids again.
+        self._random = Random(settings.seed) if settings.seed else SystemRandom()
+
+    def _lifecycle(self, handle: ReplicaHandle, launch: Launch) -> Lifecycle:
+        count = self.settings.replicas
+        threads = self.settings.replica.threads or default_threads(count)
+        return Lifecycle(
+            handle,
+            endpoint=self._link.endpoint,
+            settings=structs.replace(self.settings.replica, threads=threads, sharers=count),
+            log_path=self.run_dir / f"{handle.id}.log",
+            threads=threads,
+            feed=self.feed,
+            clock=self._clock,
+            on_lost=lambda lost: settle_losses(self._ledger, self._placer, lost),
+            launch=launch,
+        )
+
+    # --- from start to stop --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the replicas; returns at once, before they have loaded. OSError when the run directory cannot
+        be made."""
+        self.run_dir.mkdir(mode=0o700, parents=not self._own_run_dir, exist_ok=not self._own_run_dir)
+        self._link.open()
+        self._ledger.on_finish(self._measure_end)
+        for replica, lifecycle in self._lifecycles.items():
+            self._tasks.append(asyncio.create_task(lifecycle.run(), name=f"lifecycle-{replica}"))
+        self._tasks.append(asyncio.create_task(self._tick(), name="fleet-tick"))
+        for task in self._tasks:
+            task.add_done_callback(_tell_failure)
+
+    async def stop(self, drain_s: float = 0.0) -> None:
+        """Take no more, let what runs finish for ``drain_s`` at most, end the rest, end the replicas. Leaves
+        no process and no file; takes at most ``drain_s`` and a few seconds."""
+        self._stopping = True
+        await self._until_idle(drain_s)
+        intent = Intent("cancelled", "shutting_down", "")
+        for request in list(self._ledger.live.values()):
+            cancel(self._ledger, self._placer, self._handles, request.id, intent)
+        await self._until_idle(CANCEL_GRACE_S if drain_s else 0.0)
+        await asyncio.gather(*(lifecycle.stop() for lifecycle in self._lifecycles.values()))
+        for request in list(self._ledger.live.values()):
+            request.intent = request.intent or intent
+            end_as_intended(self._ledger, request)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._link.close()
+        if self._own_run_dir:
+            shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    async def _until_idle(self, within_s: float) -> None:
+        """Wait until no request is live; each ends on its own, so there is nothing else to wait on."""
+        deadline_s = self._clock() + within_s
+        for generation in [request.generation for request in self._ledger.live.values()]:
+            while not generation.finished and self._clock() < deadline_s:
+                await generation.beyond(len(generation.emitted), deadline_s - self._clock())
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._placer.flush_held()
+            for handle in self._handles.values():
+                if not handle.flush():
+                    handle.error = "it has not read its messages for too long"
+                    self._lifecycles[handle.id].kill()
+
+    # --- requests ------------------------------------------------------------------------------------------
+
+    def submit(self, spec: GenerationSpec) -> Generation:
+        """Take a request: it is on a replica, or held until one is ready. Refusal (400 never_fits, 429
+        queue_full, 503 no_ready_replica or draining) when it is not taken."""
+        try:
+            if self._stopping:
+                raise stopping()
+            generation = Generation(id=self._new_id(), spec=spec, arrived_s=self._clock())
+            self._placer.take(generation)
+        except Refusal as refusal:
+            self.feed.event(
+                "reject",
+                tenant=spec.tenant,
+                tier=spec.tier,
+                reason=refusal.problem.code,
+                message=refusal.problem.detail,
+                synthetic=spec.synthetic,
+            )
+            raise
+        return generation
+
+    def cancel(
+        self, request_id: str, *, reason: FinishReason = "cancelled", code: str | None = None, actor: str = ""
+    ) -> bool:
+        """Ask for its end, wherever it is; it has ended when its blocks are free. ``reason`` stop: a stop
+        string was seen. True when the request is live, also when it was asked before; False when it is not
+        (any more)."""
+        code = code or ("stop_string" if reason == "stop" else "cancelled_by_operator")
+        return cancel(self._ledger, self._placer, self._handles, request_id, Intent(reason, code, actor))
+
+    def find(self, request_id: str) -> Generation | None:
+        """The live request of that id."""
+        request = self._ledger.live.get(request_id)
+        return None if request is None else request.generation
+
+    def row(self, request_id: str) -> RequestRow | None:
+        """Live, or one of the last thousand that ended."""
+        return self._ledger.row(request_id)
+
+    def rows(self, replica: str | None = None, state: RequestState | None = None) -> list[RequestRow]:
+        """Live requests by replica, the held ones last; the finished ones only when they are asked for."""
+        return self._views.rows(replica, state)
+
+    def held_rows(self) -> list[RequestRow]:
+        """Requests that wait here because no replica takes them now."""
+        return self._views.held_rows()
+
+    # --- replicas ------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """At least one replica takes requests."""
+        return not self._stopping and bool(self.ready_replicas())
+
+    def ready_replicas(self) -> list[str]:
+        return [handle.id for handle in self._handles.values() if handle.admits]
+
+    def replica_ids(self) -> list[str]:
+        return list(self._handles)
+
+    def replica(self, replica: str) -> Replica:
+        """KeyError when there is none of that id."""
+        return self._views.replica(replica)
+
+    def status(self) -> Status:
+        return self._views.status()
+
+    def frame(self, replica: str) -> ReplicaFrame:
+        """Whole, all parts from one observation. ``blocks`` is None unless somebody observes them."""
+        return self._views.frame(replica)
+
+    def observe(self, replica: str | None, hz: float, blocks: bool) -> Observer:
+        """Have a replica (or all) observed at least so often, with or without blocks, until the observer is
+        closed."""
+        return self._observers.add(replica, hz, blocks)
+
+    def link_faults(self) -> dict[str, int]:
+        """Messages that were no messages (``malformed``) or came from past lives and strangers
+        (``ignored``)."""
+        return {"malformed": self._link.malformed, "ignored": self._inbox.ignored}
+
+    # --- what operators do ---------------------------------------------------------------------------------
+
+    def predict_drain(self, replica: str, command: Drain) -> Effect:
+        return self._draining.predict(replica, command)
+
+    def drain(self, replica: str, command: Drain) -> None:
+        """Close admission and hand its queue to the others; Refusal when that may not be."""
+        self._draining.drain(replica, command)
+
+    def predict_undrain(self, replica: str) -> Effect:
+        return self._draining.predict_undrain(replica)
+
+    def undrain(self, replica: str, *, actor: str = "") -> None:
+        self._draining.undrain(replica, actor=actor)
+
+    def cancel_running(self, replica: str, *, actor: str = "") -> int:
+        return self._draining.cancel_running(replica, actor=actor)
+
+    def predict_headroom(self, command: SetHeadroom) -> Effect:
+        return headroom.predict(self._handles, command)
+
+    async def set_headroom(self, command: SetHeadroom) -> dict[str, tuple[int, int]]:
+        """Old and new limit, in blocks, of each replica that moved its mark."""
+        return await headroom.apply(self._handles, command)
+
+    # --- what replicas do ----------------------------------------------------------------------------------
+
+    def _receive(self, sender: bytes, message: FromReplica) -> None:
+        self._inbox.receive(sender, message)
+
+    def _after_batch(self) -> None:
+        for handle in self._handles.values():
+            handle.flush()
+
+    def _replica_ready(self, handle: ReplicaHandle) -> None:
+        """A replica has loaded: it gets what operators asked of its former lives, then requests."""
+        handle.error = None
+        handle.tell(handle.wanted_view)
+        if handle.wanted_limits:
+            handle.tell(SetLimits(call=0, **handle.wanted_limits))
+        if self._stopping:
+            return
+        if handle.cordoned:
+            handle.set_admission(admit=False)
+            set_state(handle, self.feed, "draining", message="admission stays closed over the restart")
+        else:
+            set_state(handle, self.feed, "ready")
+            self._placer.flush_held()
+
+    def _measure_end(self, request: Tracked) -> None:
+        replica = request.generation.replica
+        if replica is not None:
+            self.measures.of[replica].ended(request, self._clock())
+
+    def _new_id(self) -> str:
+        while True:
+            request_id = f"{self._random.getrandbits(ID_BITS):06x}"
+            if not self._ledger.knows(request_id):
+                return request_id
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    """A task of the fleet ends when it is told to; anything else is a bug that must not stay unseen."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("%s failed", task.get_name(), exc_info=error)

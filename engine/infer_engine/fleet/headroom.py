@@ -1,0 +1,200 @@
+"""Moving the admission marks. ``headroom = total - limit``, in blocks; operators may give it as a
+percentage."""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infer_engine.fleet.generation import Refusal
+from infer_engine.protocol import Effect, Problem, SetHeadroom, Tier
+from infer_engine.replica.handle import LimitsError, ReplicaHandle
+
+#: How long a replica may take to answer: it does so between two steps, and a prefill step can be long.
+ANSWER_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One mark of one replica, in blocks."""
+
+    handle: ReplicaHandle
+    total: int
+    old_limit: int
+    new_limit: int
+
+
+def mark_name(tier: Tier) -> str:
+    return "admit_limit" if tier == "interactive" else "batch_limit"
+
+
+def moves(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> list[Move]:
+    """What the command moves. Refusal naming the field when it does not fit, or when no replica is there to
+    obey."""
+    _check(command)
+    if command.replica is not None and command.replica not in handles:
+        raise _refusal(404, "unknown_replica", "There is no such replica.", field="replica")
+    targets = [handles[command.replica]] if command.replica is not None else list(handles.values())
+    loaded = [handle for handle in targets if handle.ready is not None]
+    if not loaded:
+        raise _refusal(
+            409,
+            "not_ready",
+            "No replica is ready.",
+            detail="its KV pool is known once it has loaded",
+            field="replica",
+        )
+    return [_move(handle, command) for handle in loaded]
+
+
+def _move(handle: ReplicaHandle, command: SetHeadroom) -> Move:
+    if handle.ready is None:
+        raise RuntimeError(f"replica {handle.id} has no pool yet")
+    total = handle.ready.info.kv_blocks
+    blocks = command.blocks if command.blocks is not None else round(total * (command.percent or 0.0) / 100)
+    if not 0 <= blocks <= total:
+        raise _refusal(
+            422,
+            "invalid_field",
+            "blocks does not fit.",
+            detail=f"must be from 0 to {total} (the pool of {handle.id}), got {blocks}",
+            field="blocks",
+            numbers={"given": blocks, "total": total},
+        )
+    return Move(handle, total, handle.limits[mark_name(command.tier)], total - blocks)
+
+
+def _check(command: SetHeadroom) -> None:
+    if (command.percent is None) == (command.blocks is None):
+        raise _refusal(
+            422,
+            "invalid_field",
+            "The headroom is given twice or not at all.",
+            detail="give exactly one of percent and blocks",
+            field="percent",
+        )
+    if command.percent is not None and not (math.isfinite(command.percent) and 0 <= command.percent <= 100):
+        raise _refusal(
+            422,
+            "invalid_field",
+            "percent does not fit.",
+            detail=f"must be from 0 to 100, got {command.percent!r}",
+            field="percent",
+        )
+
+
+def predict(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> Effect:
+    """What moving the mark will do, from each replica's newest observation."""
+    planned = moves(handles, command)
+    summary: list[str] = []
+    warnings: list[str] = []
+    admitted = 0
+    for move in planned:
+        summary.append(_line(move, command.tier))
+        admits = _would_admit(move, command.tier)
+        admitted += admits
+        if admits:
+            summary.append(f"{move.handle.id}: about {admits} waiting now will be admitted")
+        used = move.handle.kv_used or 0
+        if used > move.new_limit:
+            warnings.append(
+                f"{move.handle.id}: admission stays closed until fewer than {move.new_limit} blocks are used "
+                f"(now {used}); nobody is evicted"
+            )
+        other = move.handle.limits["admit_limit"]
+        if command.tier == "batch" and move.new_limit > other:
+            warnings.append(
+                f"{move.handle.id}: batch is never admitted beyond the interactive mark ({other} blocks)"
+            )
+    rises = sum(move.new_limit - move.old_limit for move in planned)
+    if rises < 0:
+        summary.append("more headroom admits fewer: more room for running sequences to grow, longer queues")
+    elif rises > 0:
+        summary.append("less headroom admits more: shorter queues, preemptions become likelier")
+    else:
+        summary.append("the mark is there already: nothing will change")
+    return Effect(summary=summary, numbers=_numbers(planned, admitted), warnings=warnings)
+
+
+async def apply(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> dict[str, tuple[int, int]]:
+    """Move the marks; old and new limit by replica. Refusal when a replica did not obey, saying which did."""
+    planned = moves(handles, command)
+    name = mark_name(command.tier)
+    answers = await asyncio.gather(
+        *(move.handle.set_limits({name: move.new_limit}, ANSWER_TIMEOUT_S) for move in planned),
+        return_exceptions=True,
+    )
+    done: dict[str, tuple[int, int]] = {}
+    failed: list[str] = []
+    for move, answer in zip(planned, answers, strict=True):
+        if isinstance(answer, LimitsError):
+            failed.append(f"{move.handle.id}: {answer}")
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            move.handle.wanted_limits[name] = move.new_limit
+            done[move.handle.id] = (answer.old[name], answer.new[name])
+    if failed:
+        moved = f"; moved already: {', '.join(done)}" if done else "; nothing was moved"
+        raise _refusal(
+            504, "replica_unresponsive", "Not every replica moved its mark.", detail="; ".join(failed) + moved
+        )
+    return done
+
+
+def _line(move: Move, tier: Tier) -> str:
+    old, new = move.total - move.old_limit, move.total - move.new_limit
+    return (
+        f"{move.handle.id}: headroom {old} → {new} blocks "
+        f"({_share(old, move.total)} → {_share(new, move.total)}); "
+        f"{tier} requests are admitted up to {move.new_limit} of {move.total} blocks"
+    )
+
+
+def _share(blocks: int, total: int) -> str:
+    return f"{blocks / total:.0%}" if total else "–"
+
+
+def _would_admit(move: Move, tier: Tier) -> int:
+    """Requests blocked by the mark alone that fit under the new one, in their order."""
+    observation = move.handle.observation
+    if observation is None or move.new_limit <= move.old_limit:
+        return 0
+    room = min(observation.kv_free + observation.kv_cached, move.new_limit - observation.kv_used)
+    slots = observation.max_running - sum(row.state == "running" for row in observation.rows)
+    admits = 0
+    for row in observation.rows:
+        if row.state != "waiting" or row.waiting_reason not in ("headroom", "behind"):
+            continue
+        if row.needs_blocks is None or row.needs_blocks > room or admits >= slots:
+            break
+        room -= row.needs_blocks
+        admits += 1
+    return admits
+
+
+def _numbers(planned: list[Move], admitted: int) -> dict[str, float | None]:
+    """Sums over the replicas concerned."""
+    return {
+        "total": float(sum(move.total for move in planned)),
+        "used": float(sum(move.handle.kv_used or 0 for move in planned)),
+        "old_limit": float(sum(move.old_limit for move in planned)),
+        "new_limit": float(sum(move.new_limit for move in planned)),
+        "old_headroom": float(sum(move.total - move.old_limit for move in planned)),
+        "new_headroom": float(sum(move.total - move.new_limit for move in planned)),
+        "admitted_now": float(admitted),
+    }
+
+
+def _refusal(
+    status: int,
+    code: str,
+    title: str,
+    *,
+    detail: str = "",
+    field: str | None = None,
+    numbers: dict[str, float | None] | None = None,
+) -> Refusal:
+    return Refusal(
+        Problem(status=status, code=code, title=title, detail=detail, field=field, numbers=numbers or {})
+    )

@@ -1,0 +1,254 @@
+"""What replicas say, folded into what the fleet knows: one method per message, in the order in which they
+came."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from infer_engine.fleet.cancelling import cancel_all
+from infer_engine.fleet.endings import end_as_intended, ending
+from infer_engine.fleet.ledger import Ledger
+from infer_engine.fleet.measures import Measures
+from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.tracked import Tracked
+from infer_engine.protocol import Finished, FinishReason, Preempted, Step
+from infer_engine.replica.handle import ReplicaHandle
+from infer_engine.replica.messages import (
+    Abort,
+    Admitted,
+    Failed,
+    FinishedOut,
+    FromReplica,
+    Loading,
+    Observation,
+    PreemptedOut,
+    Ready,
+    Refused,
+    Started,
+    StepReport,
+    Stop,
+    TokenOut,
+    Withdrawn,
+)
+
+log = logging.getLogger(__name__)
+
+#: Said of a request whose tokens did not arrive one after another.
+STREAM_GAP = "stream_gap"
+
+
+class StateChanges:
+    """What the inbox asks of whoever decides on replica states."""
+
+    def __init__(
+        self, *, ready: Callable[[ReplicaHandle], None], observed: Callable[[ReplicaHandle], None]
+    ) -> None:
+        self.ready = ready
+        self.observed = observed
+
+
+@dataclass(slots=True)
+class Inbox:
+    handles: Mapping[str, ReplicaHandle]
+    ledger: Ledger
+    placer: Placer
+    measures: Measures
+    states: StateChanges
+    #: Tells a sender that is no replica of ours (any more) to end.
+    dismiss: Callable[[bytes, Stop], object]
+    #: Messages of past incarnations and strangers, since the start.
+    ignored: int = 0
+
+    def receive(self, sender: bytes, message: FromReplica) -> None:
+        handle = next((each for each in self.handles.values() if each.identity == sender), None)
+        if handle is None or message.incarnation != handle.incarnation:
+            self.ignored += 1
+            log.warning(
+                "ignored a %s from %r, which is not the present incarnation", type(message).__name__, sender
+            )
+            self.dismiss(sender, Stop())
+            return
+        handle.hear(message, self.ledger.clock(), self.ledger.feed.wall())
+        match message:
+            case StepReport():
+                self._step_report(handle, message)
+            case Observation():
+                self._observation(handle, message)
+            case Ready():
+                self.states.ready(handle)
+            case Withdrawn():
+                self._withdrawn(handle, message)
+            case Refused():
+                request = self._placed(handle, message.id)
+                if request is not None:
+                    self.placer.refused(request, message.code, message.message)
+            case Started():
+                handle.pid = message.pid
+            case Failed():
+                handle.error = message.error
+            case Loading():
+                pass
+            case _:  # LimitsSet: its caller has heard
+                pass
+
+    def _placed(self, handle: ReplicaHandle, request_id: str) -> Tracked | None:
+        """The live request if this replica has it; what others say of it does not count."""
+        request = self.ledger.live.get(request_id)
+        return request if request is not None and request.generation.replica == handle.id else None
+
+    # --- steps ---------------------------------------------------------------------------------------------
+
+    def _step_report(self, handle: ReplicaHandle, report: StepReport) -> None:
+        now_s = self.ledger.clock()
+        self.measures.of[handle.id].stepped(report.duration_s, report.prefill_tokens, report.decode_tokens)
+        for preempted in report.preempted:
+            self._preempted(handle, preempted, now_s)
+        for admitted in report.admitted:
+            self._admitted(handle, admitted, now_s - report.duration_s)
+        for token in report.tokens:
+            self._token(handle, token, now_s)
+        reasons: dict[str, FinishReason] = {
+            finished.id: self._finished(handle, finished) for finished in report.finished
+        }
+        for token in report.tokens:
+            request = self.ledger.live.get(token.id)
+            if request is not None:
+                request.generation.wake()
+        self.ledger.feed.step(
+            Step(
+                replica=handle.id,
+                incarnation=handle.incarnation,
+                step=report.step,
+                at=self.ledger.feed.wall(),
+                duration_s=report.duration_s,
+                running=report.running,
+                waiting=report.waiting,
+                decode_tokens=report.decode_tokens,
+                prefill_tokens=report.prefill_tokens,
+                kv_used=report.kv_used,
+                kv_free=report.kv_free,
+                kv_cached=report.kv_cached,
+                admitted=[each.id for each in report.admitted],
+                finished=[Finished(id=each.id, reason=reasons[each.id]) for each in report.finished],
+                preempted=[Preempted(id=each.id, mode=each.mode) for each in report.preempted],
+            )
+        )
+        if not report.running and not report.waiting and not self.ledger.on(handle.id):
+            handle.work_since_s = None
+
+    def _preempted(self, handle: ReplicaHandle, preempted: PreemptedOut, now_s: float) -> None:
+        request = self._placed(handle, preempted.id)
+        if request is None:
+            return
+        request.restart_wait()
+        request.waiting_since_s = now_s
+        request.generation.preemptions += 1
+        self.measures.of[handle.id].preempted(now_s)
+        spec = request.generation.spec
+        self.ledger.feed.event(
+            "preempt",
+            replica=handle.id,
+            request=request.id,
+            tenant=spec.tenant,
+            tier=spec.tier,
+            reason=preempted.mode,
+            blocks=preempted.freed_blocks,
+            tokens=preempted.redo_tokens,
+            synthetic=spec.synthetic,
+        )
+
+    def _admitted(self, handle: ReplicaHandle, admitted: Admitted, began_s: float) -> None:
+        request = self._placed(handle, admitted.id)
+        if request is None:
+            return
+        generation = request.generation
+        wait_s = max(0.0, began_s - request.waiting_since_s)
+        request.state = "running"
+        request.blocks = admitted.blocks
+        if generation.admitted_s is None:
+            generation.admitted_s = generation.arrived_s + wait_s
+            self.measures.of[handle.id].admitted(request, wait_s, self.ledger.clock())
+        self.ledger.feed.event(
+            "admit",
+            replica=handle.id,
+            request=request.id,
+            tenant=generation.spec.tenant,
+            tier=generation.spec.tier,
+            blocks=admitted.blocks,
+            wait_s=wait_s,
+            message="resumed" if admitted.resumed else None,
+            synthetic=generation.spec.synthetic,
+        )
+
+    def _token(self, handle: ReplicaHandle, token: TokenOut, now_s: float) -> None:
+        request = self._placed(handle, token.id)
+        if request is None:
+            return
+        emitted = len(request.generation.emitted)
+        if token.index != emitted:
+            self._broken_stream(handle, request, token.index, emitted)
+            return
+        request.generation.append(token.token, now_s)
+        self.measures.of[handle.id].token(request, now_s)
+
+    def _broken_stream(self, handle: ReplicaHandle, request: Tracked, index: int, expected: int) -> None:
+        """A stream with a hole or an echo in it is wrong: end it rather than go on."""
+        log.error("replica %s sent token %d of %s, %d was expected", handle.id, index, request.id, expected)
+        handle.tell(Abort(id=request.id))
+        self.ledger.finish(
+            request,
+            "error",
+            code=STREAM_GAP,
+            error=f"token {index} arrived where token {expected} was expected",
+        )
+
+    def _finished(self, handle: ReplicaHandle, finished: FinishedOut) -> FinishReason:
+        """End the request; returns the reason under which it ended."""
+        request = self._placed(handle, finished.id)
+        if request is None:
+            return finished.reason
+        reason, code, error = ending(request, finished.reason, finished.error)
+        self.ledger.finish(request, reason, code=code, error=error, freed_blocks=finished.freed_blocks)
+        return reason
+
+    # --- the rest ------------------------------------------------------------------------------------------
+
+    def _observation(self, handle: ReplicaHandle, observation: Observation) -> None:
+        for row in observation.rows:
+            request = self._placed(handle, row.id)
+            if request is None:
+                continue
+            request.core = row
+            request.state = row.state
+            request.blocks = row.kv_blocks
+        if not observation.rows and not self.ledger.on(handle.id):
+            handle.work_since_s = None
+        self.states.observed(handle)
+
+    def _withdrawn(self, handle: ReplicaHandle, withdrawn: Withdrawn) -> None:
+        """Its queue comes back: each goes to another replica, in the order in which it waited."""
+        handle.awaits_withdrawn = max(0, handle.awaits_withdrawn - 1)
+        for request_id in withdrawn.ids:
+            request = self._placed(handle, request_id)
+            if request is None:
+                continue
+            if request.intent is not None:
+                end_as_intended(self.ledger, request)
+                continue
+            spec = request.generation.spec
+            to_replica = self.placer.replace(request)
+            if request.generation.finished:
+                continue  # no replica will come
+            self.ledger.feed.event(
+                "move",
+                replica=handle.id,
+                request=request.id,
+                tenant=spec.tenant,
+                tier=spec.tier,
+                reason="draining",
+                to_replica=to_replica,
+                synthetic=spec.synthetic,
+            )
+        if handle.cancel_when_withdrawn and not handle.awaits_withdrawn:
+            handle.cancel_when_withdrawn = False
+            cancel_all(self.ledger, handle)

@@ -1,0 +1,190 @@
+"""Where requests go: to a replica, into the held line while none is there, or back to the client refused."""
+
+import logging
+from bisect import insort
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infer_engine.fleet.endings import end_as_intended
+from infer_engine.fleet.generation import Generation, Refusal
+from infer_engine.fleet.ledger import Ledger
+from infer_engine.fleet.refusals import check_fits, held_full, no_replica, queue_full
+from infer_engine.fleet.router import Load, choose
+from infer_engine.fleet.tracked import Tracked
+from infer_engine.protocol import WaitingReason
+from infer_engine.replica.handle import ReplicaHandle
+from infer_engine.replica.messages import Submit
+from infer_engine.runner.runner import RunnerInfo
+
+log = logging.getLogger(__name__)
+
+#: After so many replicas refused it after all, a request ends instead of going round.
+MOST_REFUSALS = 3
+
+
+@dataclass(slots=True)
+class Placer:
+    """Owns the held line: requests of no replica, by arrival."""
+
+    ledger: Ledger
+    handles: Mapping[str, ReplicaHandle]
+    #: Most requests in one replica's queue, and in the held line.
+    most_waiting: int
+    held: list[Tracked] = field(default_factory=list[Tracked])
+    _turn: int = 0
+
+    def take(self, generation: Generation) -> None:
+        """A new request: placed or held when this returns. Refusal, and nothing left behind, otherwise."""
+        info = self.any_info()
+        if info is not None:
+            check_fits(generation.spec, info)
+        self.flush_held()
+        admitting = self._admitting()
+        because = self._why_held() if not admitting else None
+        if not admitting and because is None:
+            raise no_replica()
+        if because is not None and len(self.held) >= self.most_waiting:
+            raise held_full(len(self.held), self.most_waiting, draining=because == "draining")
+        request = self.ledger.enter(generation)
+        if admitting and (self.held or not self._place(request)):
+            self.ledger.forget(request)
+            waiting = sum(self._load(handle).waiting for handle in admitting)
+            raise queue_full(waiting, self.most_waiting * len(admitting))
+        if because is not None:
+            request.held_because = because
+            self.held.append(request)
+
+    def replace(self, request: Tracked) -> str | None:
+        """A request that lost its place finds another, behind those held before it and with its arrival time
+        kept: the replica's id, or None when it is held (or no replica will ever come, and so it ended)."""
+        if request.state == "running":
+            request.waiting_since_s = self.ledger.clock()
+        self.ledger.displace(request)
+        request.held_because = "slots" if self._admitting() else self._why_held()
+        insort(self.held, request, key=lambda each: each.generation.arrived_s)
+        self.flush_held()
+        return request.generation.replica
+
+    def refused(self, request: Tracked, code: str, message: str) -> None:
+        """A replica will not run what it was sent: another may, unless the reason holds everywhere."""
+        request.refusals += 1
+        if request.intent is not None:
+            end_as_intended(self.ledger, request)
+        elif code in ("queue_full", "admission_closed") and request.refusals <= MOST_REFUSALS:
+            self.replace(request)
+        else:
+            self.ledger.finish(request, "error", code=code, error=message)
+
+    def flush_held(self) -> None:
+        """Place held requests, oldest first, as far as replicas take them."""
+        if not self.held:
+            return
+        if not self._admitting():
+            self._explain_held()
+            return
+        info = self.any_info()
+        while self.held:
+            request = self.held[0]
+            try:
+                if info is not None:
+                    check_fits(request.generation.spec, info)
+            except Refusal as refusal:
+                del self.held[0]
+                self.ledger.finish(request, "error", code=refusal.problem.code, error=refusal.problem.detail)
+                continue
+            if not self._place(request):
+                break
+            self.held.remove(request)
+
+    def drop_held(self, request: Tracked) -> bool:
+        """Take it out of the held line; False when it is not there."""
+        if request not in self.held:
+            return False
+        self.held.remove(request)
+        return True
+
+    def any_info(self) -> RunnerInfo | None:
+        """What a loaded replica told of the model; all replicas of a fleet are alike."""
+        return next((handle.info for handle in self.handles.values() if handle.info is not None), None)
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    def _admitting(self) -> list[ReplicaHandle]:
+        return [handle for handle in self.handles.values() if handle.admits]
+
+    def _why_held(self) -> WaitingReason | None:
+        """Why no replica takes requests just now; None when none will."""
+        states = {handle.state for handle in self.handles.values()}
+        if states & {"starting", "restarting"}:
+            return "loading"
+        return "draining" if states & {"draining", "drained"} else None
+
+    def _explain_held(self) -> None:
+        because = self._why_held()
+        for request in list(self.held):
+            if because is None:
+                self.held.remove(request)
+                self._end_unplaceable(request)
+            else:
+                request.held_because = because
+
+    def _end_unplaceable(self, request: Tracked) -> None:
+        problem = no_replica().problem
+        self.ledger.finish(request, "error", code=problem.code, error=problem.detail)
+
+    def _place(self, request: Tracked) -> bool:
+        """Send it to the least loaded replica that can be reached; False when there is none with room."""
+        candidates = {handle.id: handle for handle in self._admitting()}
+        while candidates:
+            self._turn += 1
+            chosen = choose([self._load(handle) for handle in candidates.values()], self._turn)
+            if chosen is None:
+                return False
+            if candidates[chosen].submit(_submit_message(request, self.ledger.clock())):
+                self.ledger.place(request, chosen)
+                handle = candidates[chosen]
+                if handle.work_since_s is None:
+                    handle.work_since_s = self.ledger.clock()
+                return True
+            log.warning("replica %s cannot be reached; placing %s elsewhere", chosen, request.id)
+            del candidates[chosen]
+        return False
+
+    def _load(self, handle: ReplicaHandle) -> Load:
+        requests = self.ledger.on(handle.id)
+        ready = handle.ready
+        if ready is None:
+            raise RuntimeError(f"replica {handle.id} is asked for its load before it is ready")
+        waiting = [request for request in requests if request.state == "waiting"]
+        block_size = ready.info.block_size
+        promised = sum(-(-(len(each.generation.spec.prompt) + 1) // block_size) for each in waiting)
+        return Load(
+            replica=handle.id,
+            running=len(requests) - len(waiting),
+            waiting=len(waiting),
+            slots=handle.limits["max_running"],
+            queued_prefill_tokens=sum(request.queued_prefill_tokens() for request in requests),
+            token_budget=handle.limits["token_budget"],
+            kv_taken_blocks=(handle.kv_used or 0) + promised,
+            kv_total_blocks=ready.info.kv_blocks,
+            most_waiting=self.most_waiting,
+        )
+
+
+def _submit_message(request: Tracked, now_s: float) -> Submit:
+    generation = request.generation
+    spec = generation.spec
+    return Submit(
+        id=generation.id,
+        prompt=list(spec.prompt),
+        max_tokens=spec.max_tokens,
+        emitted=list(generation.emitted),
+        tenant=spec.tenant,
+        tier=spec.tier,
+        priority=spec.priority,
+        stop_token_ids=list(spec.stop_token_ids),
+        sampling=spec.sampling,
+        synthetic=spec.synthetic,
+        waited_s=now_s - generation.arrived_s,
+        arrived_s=generation.arrived_s,
+    )

@@ -1,0 +1,105 @@
+"""Why the fleet does not take a request, as problem documents with both numbers in them."""
+
+from infer_engine.fleet.generation import GenerationSpec, Refusal
+from infer_engine.protocol import Problem
+from infer_engine.runner.runner import RunnerInfo
+
+#: When to ask again: after a step or two, or after a replica may have loaded.
+QUEUE_RETRY_S = 1.0
+NO_REPLICA_RETRY_S = 5.0
+
+
+def check_fits(spec: GenerationSpec, info: RunnerInfo) -> None:
+    """Refusal 400 when no empty replica could ever run it: prompt and one token exceed the pool, or prompt
+    and max_tokens exceed the context."""
+    prompt = len(spec.prompt)
+    pool_tokens = info.kv_blocks * info.block_size
+    wanted = prompt + spec.max_tokens
+    if wanted > info.context_length:
+        raise Refusal(
+            Problem(
+                status=400,
+                code="never_fits",
+                title="The request can never fit.",
+                detail=(
+                    f"prompt ({prompt} tokens) and max_tokens ({spec.max_tokens}) come to {wanted} tokens, "
+                    f"the model's context holds {info.context_length}."
+                ),
+                field="max_tokens" if prompt < info.context_length else "prompt",
+                numbers={
+                    "prompt_tokens": prompt,
+                    "max_tokens": spec.max_tokens,
+                    "requested_tokens": wanted,
+                    "context_length": info.context_length,
+                },
+            )
+        )
+    if prompt + 1 > pool_tokens:
+        raise Refusal(
+            Problem(
+                status=400,
+                code="never_fits",
+                title="The request can never fit.",
+                detail=(
+                    f"the prompt and its first token need {prompt + 1} tokens of KV memory, "
+                    f"a replica's pool holds {pool_tokens} ({info.kv_blocks} blocks of {info.block_size})."
+                ),
+                field="prompt",
+                numbers={
+                    "prompt_tokens": prompt,
+                    "requested_tokens": prompt + 1,
+                    "pool_tokens": pool_tokens,
+                    "kv_blocks": info.kv_blocks,
+                    "block_size": info.block_size,
+                },
+            )
+        )
+
+
+def queue_full(waiting: int, most_waiting: int) -> Refusal:
+    return Refusal(
+        Problem(
+            status=429,
+            code="queue_full",
+            title="The queue is full.",
+            detail=f"{waiting} requests wait on the ready replicas, {most_waiting} may.",
+            numbers={"waiting": waiting, "most_waiting": most_waiting},
+        ),
+        retry_after_s=QUEUE_RETRY_S,
+    )
+
+
+def held_full(held: int, most_held: int, *, draining: bool) -> Refusal:
+    why = "every replica is draining" if draining else "no replica has loaded yet"
+    return Refusal(
+        Problem(
+            status=503,
+            code="draining" if draining else "no_ready_replica",
+            title="No replica is ready.",
+            detail=f"{why}, and {held} requests are held already, {most_held} may be.",
+            numbers={"held": held, "most_held": most_held},
+        ),
+        retry_after_s=NO_REPLICA_RETRY_S,
+    )
+
+
+def no_replica() -> Refusal:
+    return Refusal(
+        Problem(
+            status=503,
+            code="no_ready_replica",
+            title="No replica is ready.",
+            detail="every replica has failed.",
+            numbers={"ready": 0},
+        ),
+        retry_after_s=NO_REPLICA_RETRY_S,
+    )
+
+
+def stopping() -> Refusal:
+    return Refusal(
+        Problem(
+            status=503, code="draining", title="The server is stopping.", detail="it takes no new requests."
+        ),
+        retry_after_s=NO_REPLICA_RETRY_S,
+    )

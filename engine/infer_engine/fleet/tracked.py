@@ -1,0 +1,59 @@
+"""A live request as the fleet follows it: the generation, where it stands, and what its replica last said of
+it."""
+
+from dataclasses import dataclass
+
+from infer_engine.fleet.generation import Generation
+from infer_engine.protocol import FinishReason, RequestState, WaitingReason
+from infer_engine.replica.messages import CoreRow
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Somebody asked for its end; the replica has yet to say that it came."""
+
+    reason: FinishReason
+    code: str
+    actor: str
+
+
+@dataclass(slots=True, eq=False)
+class Tracked:
+    """``state``, ``blocks`` and ``core`` come from its replica's reports and observations, newest wins."""
+
+    generation: Generation
+    #: Since when it waits, while it does: arrival, or the last preemption.
+    waiting_since_s: float
+    state: RequestState = "waiting"
+    core: CoreRow | None = None
+    blocks: int = 0
+    #: Why it is held at the gateway, while no replica has it.
+    held_because: WaitingReason | None = None
+    intent: Intent | None = None
+    #: Replicas that refused it after it was sent there.
+    refusals: int = 0
+    #: Tokens emitted when it was placed where it is: a token beyond these means that its prefill is done.
+    emitted_before: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.generation.id
+
+    @property
+    def is_prefilled(self) -> bool:
+        return len(self.generation.emitted) > self.emitted_before
+
+    def restart_wait(self) -> None:
+        """It was placed or lost its place: nothing that a replica said of it holds any more."""
+        self.state = "waiting"
+        self.core = None
+        self.blocks = 0
+        self.held_because = None
+        self.emitted_before = len(self.generation.emitted)
+
+    def queued_prefill_tokens(self) -> int:
+        """Tokens whose KV has yet to be computed before it emits its next one."""
+        if self.is_prefilled:
+            return 0
+        computed = self.core.computed_tokens if self.core else 0
+        return max(0, len(self.generation.spec.prompt) + len(self.generation.emitted) - computed)

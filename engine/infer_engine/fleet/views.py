@@ -1,0 +1,255 @@
+"""What the fleet shows of itself: documents and frames, computed when asked for, so nothing shown is
+stale."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from infer_engine.fleet.ledger import Ledger
+from infer_engine.fleet.measures import Measures, itl_figures, queue_figures, ttft_figures
+from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.rows import frame_row, live_row, observed_row
+from infer_engine.fleet.tracked import Tracked
+from infer_engine.protocol import (
+    Fleet,
+    Health,
+    Kv,
+    Replica,
+    ReplicaFrame,
+    RequestRow,
+    RequestState,
+    Status,
+    StepMakeup,
+    Totals,
+)
+from infer_engine.replica.handle import ReplicaHandle
+from infer_engine.replica.messages import Observation, StepReport
+from infer_engine.settings import ServerSettings
+
+#: A replica with work has stalled when it has not stepped for this long, and for STALL_STEPS of its longest
+#: recent steps.
+STALL_S = 5.0
+STALL_STEPS = 5
+#: States in which a replica has a process that answers.
+LIVE_STATES = frozenset({"ready", "draining", "drained"})
+
+
+@dataclass(slots=True)
+class Views:
+    settings: ServerSettings
+    handles: Mapping[str, ReplicaHandle]
+    ledger: Ledger
+    placer: Placer
+    measures: Measures
+
+    # --- replicas ------------------------------------------------------------------------------------------
+
+    def replica(self, replica: str) -> Replica:
+        """As of the newest message. KeyError when there is none of that id."""
+        handle = self.handles[replica]
+        requests = self.ledger.on(replica)
+        running = sum(request.state == "running" for request in requests)
+        newest = handle.report if handle.report_is_newer else handle.observation
+        return self._replica(handle, newest, handle.limits, running, len(requests) - running, handle.report)
+
+    def frame(self, replica: str) -> ReplicaFrame:
+        """Whole, and all of it from one observation (``step``, ``at``): status, rows, order, and blocks where
+        they were asked for. KeyError when there is no such replica."""
+        handle = self.handles[replica]
+        observation = handle.observation
+        if observation is None or handle.observed_at is None:
+            return ReplicaFrame(
+                replica=replica,
+                step=0,
+                at=self.ledger.feed.wall(),
+                status=self.replica(replica),
+                rows=[],
+                order=[],
+            )
+        running = sum(row.state == "running" for row in observation.rows)
+        status = self._replica(
+            handle,
+            observation,
+            {"admit_limit": observation.admit_limit, "batch_limit": observation.batch_limit}
+            | {"max_running": observation.max_running, "token_budget": observation.token_budget},
+            running,
+            len(observation.rows) - running,
+            handle.observed_report,
+        )
+        rows = self._observed_rows(observation)
+        return ReplicaFrame(
+            replica=replica,
+            step=observation.step,
+            at=handle.observed_at,
+            status=status,
+            rows=rows,
+            order=[row.id for row in rows],
+            blocks=observation.blocks,
+        )
+
+    def _observed_rows(self, observation: Observation) -> list[RequestRow]:
+        now_s = self.ledger.clock()
+        rows: list[RequestRow] = []
+        for core in observation.rows:
+            request = self.ledger.live.get(core.id)
+            if request is not None:
+                rows.append(frame_row(request, core, now_s))
+                continue
+            ended = self.ledger.row(core.id)
+            if ended is not None:  # it ended since; in this frame it has not yet
+                rows.append(observed_row(ended, core))
+        return rows
+
+    def _replica(
+        self,
+        handle: ReplicaHandle,
+        numbers: StepReport | Observation | None,
+        limits: dict[str, int],
+        running: int,
+        waiting: int,
+        report: StepReport | None,
+    ) -> Replica:
+        now_s = self.ledger.clock()
+        measures = self.measures.of[handle.id]
+        requests = self.ledger.on(handle.id)
+        live = handle.state in LIVE_STATES
+        info = handle.info
+        observation = handle.observation
+        return Replica(
+            id=handle.id,
+            state=handle.state,
+            health=self._health(handle, now_s, bool(requests)),
+            step_age_s=None if handle.last_step_s is None else now_s - handle.last_step_s,
+            running=running if live else None,
+            waiting=waiting if live else None,
+            queue_wait_s=queue_figures([measures.queue_wait], requests, now_s),
+            kv=Kv(
+                block_size=info.block_size if info else None,
+                total=info.kv_blocks if info else None,
+                used=numbers.kv_used if numbers else None,
+                cached=numbers.kv_cached if numbers else None,
+                free=numbers.kv_free if numbers else None,
+                admit_limit=limits.get("admit_limit"),
+                batch_limit=limits.get("batch_limit"),
+                bytes_per_token=info.kv_bytes_per_token if info else None,
+            ),
+            tokens_per_s=measures.token_rate.per_s(now_s) if live else None,
+            ttft_s=ttft_figures([measures.ttft], requests, now_s),
+            itl_s=itl_figures([measures.itl], now_s),
+            preemptions=measures.preemptions,
+            incarnation=handle.incarnation,
+            pid=handle.pid,
+            max_running=limits.get("max_running"),
+            waiting_reasons=observation.waiting_reasons if observation else {},
+            step=_makeup(report, limits),
+            load_progress=handle.load_progress,
+            preemptions_per_min=float(measures.preemption_rate.total(now_s)) if live else None,
+            invariant_violations=numbers.invariant_violations if numbers else None,
+            simulated=info.simulated if info else False,
+            device=info.device if info else None,
+            dtype=info.dtype if info else None,
+            error=handle.error,
+        )
+
+    def _health(self, handle: ReplicaHandle, now_s: float, has_work: bool) -> Health | None:
+        """None while it has no process that could step. A replica that says nothing at all has stalled too:
+        even an idle one tells once a second that it lives."""
+        if handle.state not in LIVE_STATES:
+            return None
+        patience_s = max(STALL_S, STALL_STEPS * max(handle.step_times_s, default=0.0))
+        if handle.heard_s is not None and now_s - handle.heard_s > patience_s:
+            return "stalled"
+        if not has_work:
+            return "idle"
+        moments = [each for each in (handle.last_step_s, handle.work_since_s) if each is not None]
+        return "stalled" if moments and now_s - max(moments) > patience_s else "ok"
+
+    # --- requests ------------------------------------------------------------------------------------------
+
+    def rows(self, replica: str | None, state: RequestState | None) -> list[RequestRow]:
+        """Live requests, by replica and in its order, the held ones last; finished ones only when asked for,
+        the latest first."""
+        if state == "finished":
+            ended = self.ledger.tombstones()
+            return [row for row in ended if replica is None or row.replica == replica]
+        now_s = self.ledger.clock()
+        requests: list[Tracked] = []
+        for each in self.handles if replica is None else [replica]:
+            requests += self._ordered(each)
+        if replica is None:
+            requests += self.placer.held
+        return [live_row(request, now_s) for request in requests if state is None or request.state == state]
+
+    def held_rows(self) -> list[RequestRow]:
+        now_s = self.ledger.clock()
+        return [live_row(request, now_s) for request in self.placer.held]
+
+    def _ordered(self, replica: str) -> list[Tracked]:
+        """Running first, each part in the replica's order as far as it has told."""
+        observation = self.handles[replica].observation
+        told = {row.id: place for place, row in enumerate(observation.rows)} if observation else {}
+        last = len(told)
+        return sorted(
+            self.ledger.on(replica), key=lambda each: (each.state != "running", told.get(each.id, last))
+        )
+
+    # --- the whole -----------------------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        replicas = [self.replica(replica) for replica in self.handles]
+        return Status(fleet=self._fleet(), replicas=replicas, totals=self._totals(replicas))
+
+    def _fleet(self) -> Fleet:
+        info = self.placer.any_info()
+        return Fleet(
+            name=self.settings.name,
+            model=model_name(self.settings.replica.model),
+            simulated=info.simulated if info else False,
+            context_length=info.context_length if info else None,
+        )
+
+    def _totals(self, replicas: list[Replica]) -> Totals:
+        now_s = self.ledger.clock()
+        parts = list(self.measures.of.values())
+        requests = list(self.ledger.live.values())
+        reasons: Counter[str] = Counter()
+        for replica in replicas:
+            reasons.update(replica.waiting_reasons)
+        reasons.update(request.held_because for request in self.placer.held if request.held_because)
+        pools = [(each.kv.used, each.kv.total) for each in replicas if each.state in LIVE_STATES]
+        used = sum(used for used, total in pools if used is not None and total)
+        total = sum(total for used, total in pools if used is not None and total)
+        rates = [each.tokens_per_s for each in replicas if each.tokens_per_s is not None]
+        running = sum(request.state == "running" for request in requests)
+        return Totals(
+            replicas=len(replicas),
+            ready=sum(each.state == "ready" for each in replicas),
+            running=running,
+            waiting=len(requests) - running,
+            kv_used_ratio=used / total if total else None,
+            tokens_per_s=sum(rates) if rates else None,
+            queue_wait_s=queue_figures([part.queue_wait for part in parts], requests, now_s),
+            ttft_s=ttft_figures([part.ttft for part in parts], requests, now_s),
+            itl_s=itl_figures([part.itl for part in parts], now_s),
+            preemptions=sum(part.preemptions for part in parts),
+            waiting_reasons=dict(reasons),
+            finished=dict(self.ledger.finished),
+        )
+
+
+def model_name(model: str) -> str:
+    """The model as people call it: a file by its name without the ending."""
+    return PurePath(model).name.removesuffix(".gguf") if "/" in model or model.endswith(".gguf") else model
+
+
+def _makeup(report: StepReport | None, limits: dict[str, int]) -> StepMakeup | None:
+    if report is None or "token_budget" not in limits:
+        return None
+    return StepMakeup(
+        number=report.step,
+        decode_tokens=report.decode_tokens,
+        prefill_tokens=report.prefill_tokens,
+        token_budget=limits["token_budget"],
+        duration_s=report.duration_s,
+    )

@@ -1,0 +1,128 @@
+"""What clients call: the OpenAI API, metrics and health, as one ASGI application.
+
+Beside OpenAI's fields: ``ignore_eos`` and ``top_k`` as in vLLM, and the tier as the field ``tier`` or the
+header ``x-infer-tier`` (interactive, batch). The header ``x-infer-tenant`` names the tenant.
+``x-request-id`` (or the field ``user``) is kept as a label; the id that counts is made here and comes back
+in the ``x-request-id`` of the answer.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from infer_engine.fleet.fleet import Fleet
+from infer_engine.gateway.chat_request import read_chat_request
+from infer_engine.gateway.completion_request import read_completion_request
+from infer_engine.gateway.encoding import EncodingDesk
+from infer_engine.gateway.endpoint import GenerateEndpoint, Parts
+from infer_engine.gateway.errors import ApiError, shown, unknown_model
+from infer_engine.gateway.health import health_routes
+from infer_engine.gateway.intake import Intake
+from infer_engine.gateway.load import GatewayLoad
+from infer_engine.gateway.receipt import Receipt
+from infer_engine.gateway.settings import GatewaySettings
+from infer_engine.model.tokenizer import Tokenizer
+from infer_engine.protocol import GatewayStatus
+from infer_engine.telemetry.prometheus import Metrics
+
+
+def build_gateway(
+    fleet: Fleet,
+    tokenizer: Tokenizer,
+    *,
+    model_name: str,
+    context_length: int,
+    settings: GatewaySettings | None = None,
+    load: GatewayLoad | None = None,
+) -> Starlette:
+    """The application to serve. It holds nothing that needs closing: what it starts ends with each request.
+
+    ``load`` is measured by whoever listens; without it the metrics page does not have those numbers.
+    """
+    settings = settings or GatewaySettings()
+    metrics = Metrics(fleet, model_name, gateway=(lambda: load.status(None)) if load else GatewayStatus)
+    desk = EncodingDesk(settings)
+    parts = Parts(
+        fleet=fleet,
+        tokenizer=tokenizer,
+        model_name=model_name,
+        settings=settings,
+        receipt=Receipt(settings),
+        desk=desk,
+        intake=Intake(fleet, tokenizer, context_length, desk),
+    )
+    chat = GenerateEndpoint(parts, lambda fields: read_chat_request(fields, context_length, settings))
+    completion = GenerateEndpoint(
+        parts,
+        lambda fields: read_completion_request(fields, context_length, tokenizer.vocab_size, settings),
+    )
+    app = Starlette(
+        routes=[
+            Route("/v1/chat/completions", chat, methods=["POST"]),
+            Route("/v1/completions", completion, methods=["POST"]),
+            *_model_routes(model_name, context_length),
+            *health_routes(fleet),
+            Route("/metrics", _metrics_page(metrics)),
+        ],
+        exception_handlers={ApiError: _api_error, HTTPException: _http_error, Exception: _our_fault},
+    )
+    # A redirect would be built from the client's own Host header.
+    app.router.redirect_slashes = False
+    return app
+
+
+def _model_routes(model_name: str, context_length: int) -> list[Route]:
+    model = {
+        "id": model_name,
+        "object": "model",
+        "created": int(time.time()),
+        "owned_by": "infer-console",
+        "max_model_len": context_length,
+    }
+
+    async def models(_request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def one_model(request: Request) -> Response:
+        asked: str = request.path_params["model"]
+        if asked != model_name:
+            raise unknown_model(asked, model_name)
+        return JSONResponse(model)
+
+    return [Route("/v1/models", models), Route("/v1/models/{model:path}", one_model)]
+
+
+def _metrics_page(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+    async def page(request: Request) -> Response:
+        body, content_type = metrics.exposition(request.headers.get("accept", ""))
+        return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
+
+    return page
+
+
+async def _api_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """What the router refuses: unknown paths and methods."""
+    assert isinstance(error, HTTPException)
+    message = {
+        404: f"there is no {shown(request.scope['path'])} here",
+        405: f"{request.method} is not allowed on {shown(request.scope['path'])}",
+    }.get(error.status_code, error.detail)
+    response = ApiError(error.status_code, message, code="not_found" if error.status_code == 404 else None)
+    answer = response.response()
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _our_fault(_request: Request, _error: Exception) -> Response:
+    """The server logs it; the client gets no details of it."""
+    return ApiError(500, "the server failed to handle this request", code="internal_error").response()

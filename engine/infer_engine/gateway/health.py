@@ -1,0 +1,63 @@
+"""Three questions about health, each with its own answer.
+
+``/livez``: does the process answer? ``/readyz``: is there a replica that takes requests?
+``/health/progress``: do the replicas move? A server that hangs with work in hand answers the first two with
+yes.
+"""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from infer_engine.fleet.fleet import Fleet
+from infer_engine.protocol import Replica
+
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+def health_routes(fleet: Fleet) -> list[Route]:
+    async def live(_request: Request) -> Response:
+        return JSONResponse({"status": "ok"}, headers=_NO_STORE)
+
+    async def ready(_request: Request) -> Response:
+        if fleet.ready:
+            return JSONResponse({"status": "ready"}, headers=_NO_STORE)
+        return JSONResponse(
+            {"status": "not ready", "reason": _why_not_ready(fleet.status().replicas)},
+            status_code=503,
+            headers={**_NO_STORE, "Retry-After": "2"},
+        )
+
+    async def progress(_request: Request) -> Response:
+        """503 when work is stuck everywhere: restarting what only one replica lost would cost the others'
+        requests."""
+        replicas = fleet.status().replicas
+        states = [each.health for each in replicas if each.health is not None]
+        stuck = bool(states) and all(state in ("stalled", "bad") for state in states)
+        document = {
+            "status": "stalled" if stuck else "ok",
+            "replicas": [
+                {"id": each.id, "state": each.state, "progress": each.health, "step_age_s": each.step_age_s}
+                for each in replicas
+            ],
+        }
+        return JSONResponse(document, status_code=503 if stuck else 200, headers=_NO_STORE)
+
+    return [
+        Route("/livez", live),
+        Route("/health", live),
+        Route("/readyz", ready),
+        Route("/health/progress", progress),
+    ]
+
+
+def _why_not_ready(replicas: list[Replica]) -> str:
+    if not replicas:
+        return "there is no replica"
+    return ", ".join(f"{each.id} is {_state(each)}" for each in replicas)
+
+
+def _state(replica: Replica) -> str:
+    if replica.state == "starting" and replica.load_progress is not None:
+        return f"starting ({replica.load_progress:.0%} loaded)"
+    return replica.state

@@ -1,0 +1,82 @@
+"""From a valid request to a generation: tokenized, measured, given to the fleet, or refused with the
+numbers."""
+
+from infer_engine.fleet.fleet import Fleet
+from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
+from infer_engine.gateway.chat_request import ChatRequest
+from infer_engine.gateway.completion_request import CompletionRequest
+from infer_engine.gateway.encoding import EncodingDesk
+from infer_engine.gateway.errors import ApiError, invalid, refused
+from infer_engine.gateway.identity import Identity
+from infer_engine.model.tokenizer import Tokenizer
+
+Ask = ChatRequest | CompletionRequest
+
+
+class Intake:
+    def __init__(self, fleet: Fleet, tokenizer: Tokenizer, context_length: int, desk: EncodingDesk) -> None:
+        self._fleet = fleet
+        self._tokenizer = tokenizer
+        self._context_length = context_length
+        self._desk = desk
+        special = set(tokenizer.special_ids.values())
+        longest = max(
+            (len(text) for id, text in enumerate(tokenizer.token_bytes) if id not in special), default=1
+        )  #: A text of more characters has more tokens than the context, whatever it says.
+        self._most_chars = context_length * longest
+        self._pool_tokens: int | None = None
+
+    async def take(self, ask: Ask, identity: Identity) -> Generation:
+        """Raise ApiError: 400 when it can never fit (with both numbers), 429 and 503 when it cannot be taken
+        now."""
+        if ask.chars > self._most_chars:
+            raise _too_long(
+                ask,
+                f"the prompt has {ask.chars:,} characters; the model's context holds "
+                f"{self._context_length:,} tokens, at most {self._most_chars:,} characters",
+            )
+        prompt = await self._desk.run(lambda: ask.encode(self._tokenizer), ask.chars)
+        spec = GenerationSpec(
+            prompt=tuple(prompt),
+            max_tokens=self._max_tokens(ask, len(prompt)),
+            sampling=ask.params.sampling,
+            stop_token_ids=() if ask.params.ignore_eos else tuple(sorted(self._tokenizer.stop_ids)),
+            tenant=identity.tenant,
+            tier=identity.tier_for(ask.params),
+            client_id=identity.label_for(ask.params),
+        )
+        try:
+            return self._fleet.submit(spec)
+        except Refusal as refusal:
+            raise refused(refusal) from None
+
+    def _max_tokens(self, ask: Ask, prompt_tokens: int) -> int:
+        """What was asked for; unasked, what the context and an empty pool have room for."""
+        asked, context = ask.params.max_tokens, self._context_length
+        if prompt_tokens == 0:
+            raise invalid(ask.prompt_field, "the prompt is empty; at least one token is needed")
+        wanted = asked or 1
+        if prompt_tokens + wanted > context:
+            raise _too_long(
+                ask if prompt_tokens >= context else None,
+                f"prompt {prompt_tokens:,} + max_tokens {wanted:,} = {prompt_tokens + wanted:,} tokens; "
+                f"the model's context holds {context:,}",
+            )
+        return asked or max(1, min(context, self._pool() or context) - prompt_tokens)
+
+    def _pool(self) -> int | None:
+        """Tokens that the smallest pool holds; None until every replica has loaded once. Pools keep their
+        size."""
+        if self._pool_tokens is None:
+            kvs = [replica.kv for replica in self._fleet.status().replicas]
+            sizes = [kv.total * kv.block_size for kv in kvs if kv.total and kv.block_size]
+            if len(sizes) < len(kvs) or not sizes:
+                return min(sizes, default=None)
+            self._pool_tokens = min(sizes)
+        return self._pool_tokens
+
+
+def _too_long(ask: Ask | None, message: str) -> ApiError:
+    """``ask`` when the prompt alone is to blame."""
+    param = "max_tokens" if ask is None else ask.prompt_field
+    return ApiError(400, message, param=param, code="context_length_exceeded")

@@ -1,0 +1,123 @@
+"""An HTTP listener that no client can hold: uvicorn on a socket that is bound already, with a deadline for
+request heads, and an end that neither waits for a client nor logs its fault as ours."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Generator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+log = logging.getLogger(__name__)
+
+#: From the first byte of a request (or the connection's start) to the end of its head.
+HEAD_DEADLINE_S = 10.0
+#: At shutdown, how long responses may take to end before their connections are cut.
+CLOSE_GRACE_S = 2.0
+#: Simultaneous connections on one listener.
+MAX_CONNECTIONS = 1_024
+
+
+class DeadlineProtocol(H11Protocol):
+    """uvicorn has no deadline for request heads, and an application cannot cut a connection that takes no
+    bytes. Here ``scope["state"]["abort"]`` cuts it; the application then sees an ordinary disconnect."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "abort": transport.abort}
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._awaits_head():
+            self._arm()
+        else:
+            self._disarm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def _awaits_head(self) -> bool:
+        cycle: Any = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def _arm(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_DEADLINE_S, self._too_late)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        if self._awaits_head():
+            self.transport.abort()
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Signals belong to the process that owns several listeners, not to one of them."""
+        yield
+
+
+class Listener:
+    """Serves ``app`` on a bound ``sock`` from ``start`` until ``close``."""
+
+    def __init__(self, app: Callable[..., Any], sock: socket.socket) -> None:
+        config = uvicorn.Config(
+            app,
+            http=DeadlineProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            # A last resort only: close() cuts what is left long before.
+            timeout_graceful_shutdown=int(CLOSE_GRACE_S) + 5,
+        )
+        self._server = _Server(config)
+        self._socket = sock
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def connections(self) -> int:
+        return len(self._server.server_state.connections)
+
+    async def start(self) -> None:
+        """Return when connections are accepted."""
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        while not self._server.started:
+            if self._task.done():
+                self._task.result()
+                raise RuntimeError("the listener ended before it started")
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        """Stop accepting, let responses end, cut what has not ended after the grace time."""
+        if self._task is None:
+            self._socket.close()
+            return
+        self._server.should_exit = True
+        done, _ = await asyncio.wait({self._task}, timeout=CLOSE_GRACE_S)
+        if not done:
+            self._cut_connections()
+        await self._task
+
+    def _cut_connections(self) -> None:
+        connections = list(self._server.server_state.connections)
+        log.info("cutting %d connections that did not end in time", len(connections))
+        for connection in connections:
+            transport: Any = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()

@@ -1,0 +1,17 @@
+"""What can be wrong with a model, in words a person can act on."""
+
+
+class ModelError(Exception):
+    """The model cannot be served; ``str()`` says why and what to do."""
+
+
+class ModelUnavailable(ModelError):
+    """The model's files are not here and could not be fetched."""
+
+
+class ModelUnsupported(ModelError):
+    """The file is damaged, or of a kind that this engine does not run."""
+
+
+class MemoryShort(ModelError):
+    """The machine lacks the memory that was asked for."""

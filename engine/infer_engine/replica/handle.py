@@ -1,0 +1,214 @@
+"""The server's side of one replica: which life of it counts, what it said last, and how to talk to it."""
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from infer_engine.protocol import ReplicaState
+from infer_engine.replica.messages import (
+    Ack,
+    FromReplica,
+    LimitsSet,
+    Loading,
+    Observation,
+    Observe,
+    Ready,
+    SetAdmission,
+    SetLimits,
+    StepReport,
+    Submit,
+    ToReplica,
+)
+from infer_engine.replica.server_link import Sent
+from infer_engine.replica.wire import identity
+from infer_engine.runner.runner import RunnerInfo
+
+log = logging.getLogger(__name__)
+
+#: Messages kept for a replica that does not read; beyond it the replica counts as lost.
+MOST_UNSENT = 10_000
+#: Step times remembered, to tell a slow step from a stall.
+RECENT_STEPS = 32
+
+Send = Callable[[bytes, ToReplica], Sent]
+
+
+class LimitsError(Exception):
+    """The replica refused new limits, did not answer in time, or died."""
+
+
+class ReplicaHandle:
+    """``state`` is set by the fleet alone. What is unknown is None; a new incarnation knows nothing of the
+    last."""
+
+    def __init__(self, replica: str, send: Send) -> None:
+        self.id = replica
+        self.state: ReplicaState = "starting"
+        self.incarnation = 0
+        self.pid: int | None = None
+        #: Why it died or could not start.
+        self.error: str | None = None
+        #: An operator closed its admission; it stays so over a restart.
+        self.cordoned = False
+        #: Limits an operator set, by name, to be set again after a restart.
+        self.wanted_limits: dict[str, int] = {}
+        self.wanted_view = Observe()
+        self.info: RunnerInfo | None = None
+        self._send = send
+        self._calls: dict[int, asyncio.Future[LimitsSet]] = {}
+        self._call_numbers = itertools.count(1)
+        self.begin(0)
+
+    def begin(self, incarnation: int) -> None:
+        """Forget the last life and expect messages of ``incarnation``."""
+        self.incarnation = incarnation
+        self.identity = identity(self.id, incarnation)
+        self.pid = None
+        self.load_progress: float | None = None
+        self.ready: Ready | None = None
+        self.observation: Observation | None = None
+        #: When the observation came, monotonic and wall clock.
+        self.observed_s: float | None = None
+        self.observed_at: float | None = None
+        #: Present limits by name.
+        self.limits: dict[str, int] = {}
+        self.report: StepReport | None = None
+        #: The last step before the observation.
+        self.observed_report: StepReport | None = None
+        #: Which of the two is newer, so that its numbers are the present ones.
+        self.report_is_newer = False
+        self.last_step_s: float | None = None
+        self.heard_s: float | None = None
+        #: Since when it has had work without a break.
+        self.work_since_s: float | None = None
+        self.step_times_s: deque[float] = deque(maxlen=RECENT_STEPS)
+        #: How often admission was closed without the queue having come back yet.
+        self.awaits_withdrawn = 0
+        #: Cancel what is left as soon as the queue has come back.
+        self.cancel_when_withdrawn = False
+        self._unacked = 0
+        self._unsent: deque[ToReplica] = deque()
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(LimitsError(f"replica {self.id} was lost before it answered"))
+        self._calls.clear()
+
+    # --- what it said --------------------------------------------------------------------------------------
+
+    def hear(self, message: FromReplica, now_s: float, at: float) -> None:
+        """Remember what ``message`` tells of the replica itself."""
+        self.heard_s = now_s
+        match message:
+            case StepReport():
+                self.report = message
+                self.report_is_newer = True
+                self.last_step_s = now_s
+                self.step_times_s.append(message.duration_s)
+                self._unacked += 1
+            case Observation():
+                self.observation = message
+                self.observed_s, self.observed_at = now_s, at
+                self.observed_report = self.report
+                self.report_is_newer = False
+                self.limits = _limits_of(message)
+            case Loading():
+                self.load_progress = message.progress
+            case Ready():
+                self.ready = message
+                self.info = message.info
+                self.load_progress = None
+                self.limits = _limits_of(message)
+            case LimitsSet():
+                self.limits = message.new or self.limits
+                call = self._calls.pop(message.call, None)
+                if call is not None and not call.done():
+                    call.set_result(message)
+            case _:
+                pass
+
+    @property
+    def admits(self) -> bool:
+        return self.state == "ready" and self.ready is not None and not self.cordoned
+
+    @property
+    def kv_used(self) -> int | None:
+        newest = self._newest()
+        return newest.kv_used if newest else None
+
+    @property
+    def kv_free(self) -> int | None:
+        newest = self._newest()
+        return newest.kv_free if newest else None
+
+    @property
+    def kv_cached(self) -> int | None:
+        newest = self._newest()
+        return newest.kv_cached if newest else None
+
+    def _newest(self) -> StepReport | Observation | None:
+        return self.report if self.report_is_newer else self.observation
+
+    # --- how to talk to it ---------------------------------------------------------------------------------
+
+    def submit(self, message: Submit) -> bool:
+        """Hand it a request. False when it cannot be reached or does not read: place the request
+        elsewhere."""
+        if self._unsent:
+            return False
+        return self._send(self.identity, message) == "sent"
+
+    def tell(self, message: ToReplica) -> None:
+        """Send in order; what does not fit now is kept and sent later. A replica that is gone hears
+        nothing."""
+        if self._unsent or self._send(self.identity, message) == "full":
+            self._unsent.append(message)
+
+    def flush(self) -> bool:
+        """Send what was kept, and acknowledge reports. False when the replica has not read for too long."""
+        while self._unsent:
+            if self._send(self.identity, self._unsent[0]) == "full":
+                return len(self._unsent) <= MOST_UNSENT
+            self._unsent.popleft()
+        if self._unacked and self._send(self.identity, Ack(reports=self._unacked)) == "sent":
+            self._unacked = 0
+        return True
+
+    def set_admission(self, *, admit: bool) -> None:
+        self.awaits_withdrawn += not admit
+        self.cancel_when_withdrawn = False
+        self.tell(SetAdmission(open=admit))
+
+    def watch(self, view: Observe) -> None:
+        if view != self.wanted_view:
+            self.wanted_view = view
+            if self.ready is not None:
+                self.tell(view)
+
+    async def set_limits(self, limits: dict[str, int], timeout_s: float) -> LimitsSet:
+        """Set limits by name between two of its steps. LimitsError when it refuses, is lost or does not
+        answer."""
+        number = next(self._call_numbers)
+        call: asyncio.Future[LimitsSet] = asyncio.get_running_loop().create_future()
+        self._calls[number] = call
+        self.tell(SetLimits(call=number, **limits))
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await call
+        except TimeoutError:
+            raise LimitsError(f"replica {self.id} did not answer within {timeout_s:.0f} s") from None
+        finally:
+            self._calls.pop(number, None)
+        if answer.error is not None:
+            raise LimitsError(answer.error)
+        return answer
+
+
+def _limits_of(message: Ready | Observation) -> dict[str, int]:
+    return {
+        "admit_limit": message.admit_limit,
+        "batch_limit": message.batch_limit,
+        "max_running": message.max_running,
+        "token_budget": message.token_budget,
+    }

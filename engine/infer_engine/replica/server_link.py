@@ -1,0 +1,133 @@
+"""The server's end of the replica link: one ROUTER socket on a unix path, read and written without
+blocking."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import zmq
+
+from infer_engine.replica.messages import FromReplica, ToReplica
+from infer_engine.replica.wire import (
+    MAX_MESSAGE_BYTES,
+    REPLICA_HWM,
+    SERVER_HWM,
+    MalformedError,
+    decode_from_replica,
+    encode,
+)
+
+log = logging.getLogger(__name__)
+
+#: Longest path of a unix socket, in bytes.
+MAX_PATH_BYTES = 107
+#: Messages read before other work of the loop gets a turn.
+BATCH = 256
+
+#: full: the peer has stopped reading; unreachable: no such peer is connected.
+Sent = Literal["sent", "full", "unreachable"]
+OnMessage = Callable[[bytes, FromReplica], None]
+
+
+class ServerLink:
+    """Lives in the running asyncio loop from ``open`` to ``close``. ``on_message`` gets the sender's identity
+    and the decoded message; ``on_batch_end`` is called when a batch was read."""
+
+    def __init__(self, directory: Path, on_message: OnMessage, on_batch_end: Callable[[], None]) -> None:
+        self._path = directory / "replicas.sock"
+        length = len(os.fsencode(self._path))
+        if length > MAX_PATH_BYTES:
+            raise ValueError(
+                f"run directory: the socket path {self._path} is {length} bytes long, "
+                f"at most {MAX_PATH_BYTES} are allowed"
+            )
+        self._on_message = on_message
+        self._on_batch_end = on_batch_end
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._socket: zmq.Socket[bytes] | None = None
+        self._pump_due = False
+        #: Messages that could not be decoded, since the start.
+        self.malformed = 0
+
+    @property
+    def endpoint(self) -> str:
+        return f"ipc://{self._path}"
+
+    def open(self) -> None:
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket.setsockopt(zmq.RCVHWM, REPLICA_HWM)
+        self._socket.setsockopt(zmq.SNDHWM, SERVER_HWM)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        self._socket.bind(self.endpoint)
+        asyncio.get_running_loop().add_reader(self._descriptor(), self._pump)
+        self._pump_soon()
+
+    def close(self) -> None:
+        if self._socket is None or self._context is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._descriptor())
+        self._socket.close()
+        self._context.term()
+        self._socket = self._context = None
+        self._path.unlink(missing_ok=True)
+
+    def send(self, peer: bytes, message: ToReplica) -> Sent:
+        if self._socket is None:
+            return "unreachable"
+        try:
+            self._socket.send_multipart((peer, encode(message)), zmq.DONTWAIT)
+        except zmq.Again:
+            return "full"
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            return "unreachable"
+        finally:
+            # Sending may swallow the edge by which the descriptor tells of arrivals, so look for some.
+            self._pump_soon()
+        return "sent"
+
+    def _descriptor(self) -> int:
+        """Readable (once) when something happened to the socket."""
+        if self._socket is None:
+            raise RuntimeError("the link is closed")
+        return int(self._socket.getsockopt(zmq.FD))
+
+    def _pump_soon(self) -> None:
+        if not self._pump_due:
+            self._pump_due = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pump_due = False
+        if self._socket is None:
+            return
+        for _ in range(BATCH):
+            try:
+                frames = self._socket.recv_multipart(zmq.DONTWAIT)
+            except zmq.Again:
+                break
+            self._deliver(frames)
+        else:
+            self._pump_soon()
+        self._on_batch_end()
+
+    def _deliver(self, frames: list[bytes]) -> None:
+        try:
+            if len(frames) != 2:
+                raise MalformedError(f"{len(frames)} frames instead of 2")
+            message = decode_from_replica(frames[1])
+        except MalformedError as error:
+            self.malformed += 1
+            log.warning("malformed message from %r: %s", frames[0], error)
+            return
+        try:
+            self._on_message(frames[0], message)
+        except Exception:
+            log.exception("handling a %s from %r failed", type(message).__name__, frames[0])

@@ -1,0 +1,149 @@
+"""A replica process: ``python -m infer_engine.replica.worker``.
+
+Its configuration is the first line on stdin; the pipe then stays open as its lifeline. It talks to the
+server over the endpoint named there, loads the model and runs the step loop until it is told to stop.
+"""
+
+import logging
+import os
+import signal
+import sys
+import time
+from types import FrameType
+
+import msgspec
+
+from infer_engine.core.blocks import BlockPool
+from infer_engine.core.limits import Limits, LimitsError
+from infer_engine.core.scheduler import Scheduler
+from infer_engine.model.errors import ModelError
+from infer_engine.replica import lifeline
+from infer_engine.replica.dealer import Dealer
+from infer_engine.replica.messages import Failed, Loading, Ready, ReplicaConfig, Started
+from infer_engine.replica.step_loop import StepLoop
+from infer_engine.replica.wire import WILL_FAIL_AGAIN, identity
+from infer_engine.runner.runner import Runner
+from infer_engine.settings import ReplicaSettings
+from infer_engine.telemetry.logs import configure_logging
+
+log = logging.getLogger(__name__)
+
+STDIN = 0
+#: Progress reports are sent this far apart, whatever a loader calls with.
+PROGRESS_PERIOD_S = 0.1
+
+
+class Stopped(SystemExit):
+    """SIGTERM came while there was no step loop yet to be told."""
+
+
+class Worker:
+    def __init__(self, config: ReplicaConfig) -> None:
+        self._config = config
+        self._link = Dealer(config.endpoint, identity(config.replica, config.incarnation))
+        self._loop: StepLoop | None = None
+        self._progress_s = 0.0
+
+    def run(self) -> int:
+        """The exit code: 0 when it was told to stop, 1 when it failed (and has said why), WILL_FAIL_AGAIN
+        when starting it again would not help."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        lifeline.hold(STDIN, self._stop_stepping)
+        incarnation = self._config.incarnation
+        try:
+            self._link.send(Started(replica=self._config.replica, incarnation=incarnation, pid=os.getpid()))
+            self._serve()
+        except Stopped:
+            return 0
+        except (ModelError, LimitsError) as error:
+            self._link.send(Failed(incarnation=incarnation, error=str(error)))
+            return WILL_FAIL_AGAIN
+        except Exception as error:
+            log.exception("the replica failed")
+            self._link.send(Failed(incarnation=incarnation, error=f"{type(error).__name__}: {error}"))
+            return 1
+        finally:
+            self._link.close()
+        return 0
+
+    def _serve(self) -> None:
+        # Loading pulls in torch: seconds in which the server already knows that the process lives.
+        from infer_engine.runner.load import load_runner
+
+        runner = load_runner(self._config.settings, self._progress)
+        try:
+            loop = self._make_loop(runner)
+            limits = loop.scheduler.limits
+            self._link.send(
+                Ready(
+                    incarnation=self._config.incarnation,
+                    info=runner.info,
+                    admit_limit=limits.admit_limit,
+                    batch_limit=limits.batch_limit,
+                    max_running=limits.max_running,
+                    token_budget=limits.token_budget,
+                )
+            )
+            self._loop = loop
+            loop.run()
+        finally:
+            runner.close()
+
+    def _make_loop(self, runner: Runner) -> StepLoop:
+        info = runner.info
+        return StepLoop(
+            incarnation=self._config.incarnation,
+            scheduler=Scheduler(
+                BlockPool(info.kv_blocks, info.block_size),
+                starting_limits(self._config.settings, info.kv_blocks),
+                info.context_length,
+            ),
+            runner=runner,
+            link=self._link,
+            clock=time.monotonic,
+        )
+
+    def _progress(self, progress: float, what: str) -> None:
+        now_s = time.monotonic()
+        if now_s - self._progress_s < PROGRESS_PERIOD_S and progress < 1.0:
+            return
+        self._progress_s = now_s
+        self._link.offer(Loading(incarnation=self._config.incarnation, progress=progress, what=what))
+
+    def _stop_stepping(self) -> None:
+        if self._loop is not None:
+            self._loop.stopping = True
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        if self._loop is None:
+            raise Stopped(0)
+        self._loop.stopping = True
+
+
+def starting_limits(settings: ReplicaSettings, kv_blocks: int) -> Limits:
+    """The limits that the settings ask for, in blocks of the pool there is. LimitsError when they do not go
+    together."""
+    return Limits.from_ratios(
+        kv_blocks,
+        admit_ratio=settings.admit_limit_ratio,
+        batch_ratio=settings.batch_limit_ratio,
+        max_running=settings.max_running,
+        token_budget=settings.token_budget,
+        max_waiting=settings.max_waiting,
+        max_passes=settings.max_passes,
+    )
+
+
+def main() -> int:
+    configure_logging(logging.WARNING)
+    try:
+        config = msgspec.json.decode(lifeline.read_line(STDIN), type=ReplicaConfig)
+    except (ValueError, msgspec.DecodeError) as error:
+        log.error("no usable configuration: %s", error)
+        return 2
+    return Worker(config).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Makes a runner from settings: finds the model, loads the weights, sizes and allocates the KV pool."""
+
+from collections.abc import Callable
+
+import torch
+
+from infer_engine.core.plan import Chunk, Plan
+from infer_engine.core.request import Request
+from infer_engine.model.architecture import Architecture, read_architecture
+from infer_engine.model.attention.pool import KvPool
+from infer_engine.model.errors import ModelUnsupported
+from infer_engine.model.gguf_file import read_gguf
+from infer_engine.model.linear import LinearKind, PackedFp16Linear
+from infer_engine.model.llama import Llama
+from infer_engine.model.store import Progress, resolve
+from infer_engine.model.weights import load_weights
+from infer_engine.runner.memory import available_bytes, pool_blocks
+from infer_engine.runner.runner import Runner, RunnerInfo
+from infer_engine.runner.torch_runner import TorchRunner
+from infer_engine.settings import DEFAULT_MODEL, ReplicaSettings
+
+#: Told how much of the whole loading is done (0 to 1), and what is going on.
+LoadProgress = Callable[[float, str], None]
+
+_DTYPE_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+#: Where the stages of loading begin and end, as shares of the whole.
+_FETCH, _PREPARE, _LOAD = (0.0, 0.3), (0.3, 0.8), (0.8, 1.0)
+
+
+def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
+    """Load ``settings.model`` and return a runner that has computed its first step.
+
+    The KV pool has ``settings.kv_blocks`` blocks; unset, as many as fit half of the memory that is available
+    once the weights are loaded, divided by ``settings.sharers``, and at most 1024. Raises ModelError (its
+    subclasses ModelUnavailable, ModelUnsupported and MemoryShort), with the remedy.
+    """
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    device = _device(settings)
+    path = resolve(settings.model, _stage(progress, *_FETCH))
+    gguf = read_gguf(path)
+    architecture = read_architecture(gguf)
+    weights = load_weights(gguf, architecture, _stage(progress, *_PREPARE))
+    kind = _linear_kind(settings, device)
+    with torch.inference_mode():
+        model = Llama(architecture, weights, kind, device, _stage(progress, *_LOAD))
+        pool = _pool(settings, architecture, model.dtype, device)
+        info = RunnerInfo(
+            model=settings.model if settings.model == DEFAULT_MODEL else path.stem,
+            vocab_size=architecture.vocab_size,
+            context_length=architecture.context_length,
+            kv_blocks=pool.blocks,
+            block_size=pool.block_size,
+            kv_bytes_per_token=architecture.kv_bytes_per_token(model.dtype.itemsize),
+            weight_bytes=model.weight_bytes,
+            device=device.type,
+            dtype="fp16" if kind == "packed_fp16" else _DTYPE_NAMES[model.dtype],
+        )
+    runner = TorchRunner(info, model, pool)
+    _compute_one_step(runner)
+    progress(1.0, "ready")
+    return runner
+
+
+def _stage(progress: LoadProgress, begin: float, end: float) -> Progress:
+    """Reports of one stage as shares of the whole; what has no known share stays at the stage's beginning."""
+
+    def report(what: str, fraction: float | None) -> None:
+        progress(begin + (end - begin) * (fraction or 0.0), what)
+
+    return report
+
+
+def _device(settings: ReplicaSettings) -> torch.device:
+    if settings.device == "cpu":
+        return torch.device("cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if settings.device == "cuda":
+        raise ModelUnsupported("device cuda was asked for, but torch finds no CUDA GPU; use --device cpu")
+    return torch.device("cpu")
+
+
+def _linear_kind(settings: ReplicaSettings, device: torch.device) -> LinearKind:
+    if settings.dtype == "fp32":
+        return "fp32"
+    if device.type == "cuda":
+        return "half"
+    return "packed_fp16" if PackedFp16Linear.works() else "fp32"
+
+
+def _pool(
+    settings: ReplicaSettings, architecture: Architecture, dtype: torch.dtype, device: torch.device
+) -> KvPool:
+    bytes_per_block = architecture.kv_bytes_per_token(dtype.itemsize) * settings.block_size
+    available = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
+    blocks = pool_blocks(settings.kv_blocks, bytes_per_block, available, settings.sharers)
+    return KvPool(architecture, blocks, settings.block_size, dtype, device)
+
+
+def _compute_one_step(runner: Runner) -> None:
+    """Whatever the device cannot do shows now, not at the first request; so does the cost of a first call. It
+    writes to block 0, which nobody owns yet."""
+    request = Request(id="warm-up", prompt=[0], max_tokens=1, arrival_s=0.0, block_table=[0])
+    runner.execute(Plan(step=0, chunks=[Chunk(request, start=0, count=1, samples=True)]))

@@ -1,0 +1,70 @@
+"""A runner without a device: it computes how long a step takes at best, and moves a clock by so much.
+
+The scheduler, the pool and everything above are the real ones. The next token is a pure function of seed,
+request id and position, so preemption, another batch or another replica changes nothing. Everything it shows
+is ``simulated``.
+"""
+
+import zlib
+from collections.abc import Callable
+
+from infer_engine.core.plan import Plan
+from infer_engine.core.request import Request
+from infer_engine.planner import Deployment
+from infer_engine.runner.runner import RunnerInfo
+
+
+class SimulatedRunner:
+    """``advance`` is called with the seconds of each step: add them to a virtual clock, or sleep them, faster
+    or not.
+
+    ``kv_blocks`` bounds the pool below what the deployment's memory holds; PlanError where the model does not
+    fit.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        *,
+        block_size: int,
+        advance: Callable[[float], None],
+        seed: int = 0,
+        kv_blocks: int | None = None,
+    ) -> None:
+        most = deployment.kv_blocks(block_size)
+        self.info = RunnerInfo(
+            model=deployment.model.name,
+            vocab_size=deployment.model.vocab_size,
+            context_length=deployment.model.context_length,
+            kv_blocks=most if kv_blocks is None else min(kv_blocks, most),
+            block_size=block_size,
+            kv_bytes_per_token=deployment.model.kv_bytes_per_token,
+            weight_bytes=deployment.model.weight_bytes,
+            device=f"{deployment.gpus}×{deployment.gpu.name}",
+            dtype="simulated",
+            simulated=True,
+        )
+        #: Seconds of the last step.
+        self.duration_s = 0.0
+        self._deployment = deployment
+        self._advance = advance
+        self._seed = seed
+
+    def execute(self, plan: Plan) -> dict[str, int]:
+        """Take as long as the roofline says, then name the next token of each chunk that samples."""
+        self.duration_s = self._deployment.step_s((chunk.start, chunk.count) for chunk in plan.chunks)
+        self._advance(self.duration_s)
+        return {chunk.request.id: self._token(chunk.request) for chunk in plan.chunks if chunk.samples}
+
+    def close(self) -> None:
+        """There is nothing to free."""
+
+    def _token(self, request: Request) -> int:
+        """Never a stop token: how long an answer gets is what the request asked for."""
+        draw = zlib.crc32(f"{self._seed}:{request.id}:{len(request.output)}".encode())
+        vocabulary = self.info.vocab_size
+        for offset in range(len(request.stop_token_ids) + 1):
+            token = (draw + offset) % vocabulary
+            if token not in request.stop_token_ids:
+                return token
+        return draw % vocabulary

@@ -1,0 +1,231 @@
+"""Every action: what it sends, what it says it will do, and when it may not."""
+
+import dataclasses
+
+import pytest
+from infer_console.actions.params import Given, ParamError
+from infer_console.actions.registry import ACTIONS, action
+from infer_console.state.picture import Link, Picture, ReplicaPicture
+from infer_engine.protocol import (
+    Cancel,
+    Command,
+    Drain,
+    Fleet,
+    Inject,
+    Kv,
+    Replica,
+    RequestRow,
+    SetHeadroom,
+    StopInjection,
+    Totals,
+    TrafficStatus,
+    Undrain,
+)
+
+
+def row(request: str, **fields: object) -> RequestRow:
+    base = {"tenant": "t", "tier": "interactive", "replica": "r0", "state": "running", "prompt_tokens": 9}
+    more = {"age_s": 1.0, "kv_blocks": 5, "generated_tokens": 10, "max_tokens": 60}
+    return RequestRow(**{"id": request, **base, **more, **fields})  # type: ignore[arg-type]
+
+
+def replica(
+    name: str, state: str = "ready", used: int = 40, rows: tuple[RequestRow, ...] = ()
+) -> ReplicaPicture:
+    running = sum(each.state == "running" for each in rows)
+    status = Replica(
+        id=name,
+        state=state,  # type: ignore[arg-type]
+        running=running,
+        waiting=len(rows) - running,
+        kv=Kv(block_size=16, total=100, used=used, admit_limit=90, batch_limit=65),
+    )
+    return ReplicaPicture(
+        status=status, rows={each.id: each for each in rows}, order=tuple(e.id for e in rows)
+    )
+
+
+ROWS = (row("q1"), row("q2", generated_tokens=50), row("q3", state="waiting", kv_blocks=0))
+PICTURE = Picture(
+    at=0.0,
+    link=Link(url="unix:///x", state="live", age_s=0.5),
+    fleet=Fleet(name="f", model="m"),
+    totals=Totals(replicas=2, ready=2, waiting=1),
+    replicas={"r0": replica("r0", rows=ROWS), "r1": replica("r1")},
+    capabilities=frozenset({"drain", "undrain", "headroom", "inject", "cancel"}),
+)
+
+
+def of_state(state: str) -> Picture:
+    return dataclasses.replace(PICTURE, replicas={"r0": replica("r0", state), "r1": replica("r1")})
+
+
+def linked(**fields: object) -> Picture:
+    return dataclasses.replace(PICTURE, link=dataclasses.replace(PICTURE.link, **fields))  # type: ignore[arg-type]
+
+
+TARGETS = {
+    "drain": "r0",
+    "undrain": "r0",
+    "headroom": "r0",
+    "inject": None,
+    "stop-inject": None,
+    "cancel": "q1",
+}
+
+
+def test_names_are_unique_and_capitals_act() -> None:
+    assert len({each.name for each in ACTIONS}) == len(ACTIONS)
+    assert all(each.key.isupper() and len(each.key) == 1 for each in ACTIONS)
+    assert {each.name for each in ACTIONS if each.danger == "destructive"} == {"cancel"}
+    assert {each.name for each in ACTIONS if each.when_stale} == {"drain", "cancel"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "command"),
+    [
+        ("drain", {}, Drain(mode="wait", deadline_s=300.0, on_deadline="wait", actor="kim")),
+        (
+            "drain",
+            {"mode": "cancel", "deadline": "none", "on_deadline": "cancel", "force": True, "reason": "hot"},
+            Drain(
+                mode="cancel", deadline_s=None, on_deadline="cancel", force=True, reason="hot", actor="kim"
+            ),
+        ),
+        ("undrain", {"reason": "cool"}, Undrain(reason="cool", actor="kim")),
+        ("headroom", {"headroom": "20%"}, SetHeadroom(replica="r0", percent=20.0, actor="kim")),
+        (
+            "headroom",
+            {"headroom": "7b", "tier": "batch", "revert_after": "10m"},
+            SetHeadroom(replica="r0", blocks=7, tier="batch", revert_after_s=600.0, actor="kim"),
+        ),
+        ("inject", {}, Inject(profile="chat", rate_per_s=1.0, duration_s=60.0, actor="kim")),
+        (
+            "inject",
+            {"profile": "mixed", "rate": "2.5", "duration": "30s", "tier": "batch"},
+            Inject(profile="mixed", rate_per_s=2.5, duration_s=30.0, tier="batch", actor="kim"),
+        ),
+        ("stop-inject", {}, StopInjection(actor="kim")),
+        ("cancel", {}, Cancel(actor="kim")),
+    ],
+)
+def test_what_is_sent(name: str, given: Given, command: Command) -> None:
+    chosen = action(name)
+    assert chosen.command(TARGETS[name], chosen.parse(given), actor="kim") == command
+
+
+def test_a_dry_run_is_the_same_command_marked() -> None:
+    chosen = action("drain")
+    assert chosen.command("r0", chosen.parse({}), actor="", dry_run=True) == Drain(mode="wait", dry_run=True)
+
+
+def test_a_parameter_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ParamError, match="speed: '9' was given, allowed is one of reason"):
+        action("cancel").parse({"speed": "9"})
+
+
+def effect(name: str, given: Given, picture: Picture = PICTURE) -> str:
+    chosen = action(name)
+    return "\n".join(chosen.effect(picture, TARGETS[name], chosen.parse(given)))
+
+
+def test_drain_names_who_finishes_who_moves_and_when_it_is_done() -> None:
+    said = effect("drain", {})
+    assert "2 running requests finish first; the longest has at most 50 tokens to go" in said
+    assert "1 waiting request goes to r1" in said
+    assert "what runs after 5m is waited for all the same" in said
+    assert "0 of 40 used blocks" in said
+    assert "2 running requests are cancelled now" in effect("drain", {"mode": "cancel"})
+    alone = dataclasses.replace(PICTURE, replicas={"r0": replica("r0", rows=ROWS)})
+    assert "last ready replica" in effect("drain", {}, alone)
+    assert "1 waiting request is held" in effect("drain", {}, alone)
+
+
+@pytest.mark.parametrize(
+    ("amount", "says"),
+    [
+        ("20%", "r0: interactive admitted up to 80 of 100 blocks (now 90), headroom 20%: admits fewer"),
+        ("5b", "r0: interactive admitted up to 95 of 100 blocks (now 90), headroom 5%: admits more"),
+        ("10%", "changes nothing"),
+        ("70%", "r0: 40 used already, so none is admitted until fewer than 30 are"),
+        ("500b", "admitted up to 0 of 100 blocks"),
+    ],
+)
+def test_headroom_says_in_which_direction_it_works(amount: str, says: str) -> None:
+    said = effect("headroom", {"headroom": amount})
+    assert says in said
+    assert "r1" not in said
+    assert "nobody running is evicted" in said
+
+
+def test_headroom_of_the_fleet_names_every_replica_and_the_batch_mark_is_its_own() -> None:
+    chosen = action("headroom")
+    lines = chosen.effect(
+        PICTURE, None, chosen.parse({"headroom": "50%", "tier": "batch", "revert_after": "90s"})
+    )
+    assert [line.split(":")[0] for line in lines[:2]] == ["r0", "r1"]
+    assert "now 65" in lines[0]
+    assert "after 1m30s" in lines[-1]
+
+
+def test_inject_and_cancel_say_what_they_do() -> None:
+    assert "about 300 mixed requests in 1m" in effect("inject", {"profile": "mixed", "rate": "5"})
+    assert "served by r0, r1" in effect("inject", {})
+    assert "5 blocks are free by the next step" in effect("cancel", {})
+
+
+@pytest.mark.parametrize("name", [each.name for each in ACTIONS])
+def test_a_read_only_console_and_a_lost_link_allow_nothing(name: str) -> None:
+    chosen = action(name)
+    assert (
+        chosen.allowed(dataclasses.replace(PICTURE, read_only=True), TARGETS[name])
+        == "this console is read-only"
+    )
+    for state in ("starting", "connecting", "lost"):
+        assert chosen.allowed(linked(state=state), TARGETS[name]) == "there is no connection to the server"
+
+
+@pytest.mark.parametrize("name", ["drain", "headroom", "inject", "cancel"])
+def test_an_old_view_turns_off_all_but_what_reduces_risk_and_that_says_how_old_it_is(name: str) -> None:
+    chosen = action(name)
+    assert chosen.allowed(PICTURE, TARGETS[name]) is None
+    assert chosen.caution(PICTURE) is None
+    old = linked(state="stale", age_s=7.2)
+    if chosen.when_stale:
+        assert chosen.allowed(old, TARGETS[name]) is None
+    else:
+        assert chosen.allowed(old, TARGETS[name]) == f"the view is 7 s old; {name} waits for a live one"
+    assert chosen.caution(old) == "the view is 7 s old: what is shown may have changed"
+
+
+def test_a_server_that_cannot_is_not_asked() -> None:
+    without = dataclasses.replace(PICTURE, capabilities=frozenset({"watch"}))
+    assert action("drain").allowed(without, "r0") == "this server cannot drain"
+
+
+@pytest.mark.parametrize(
+    ("state", "drain", "undrain"),
+    [("ready", True, False), ("draining", True, True), ("drained", False, True), ("failed", False, False)],
+)
+def test_a_replica_must_be_in_the_right_state(state: str, drain: bool, undrain: bool) -> None:
+    picture = of_state(state)
+    assert (action("drain").allowed(picture, "r0") is None) is drain
+    assert (action("undrain").allowed(picture, "r0") is None) is undrain
+
+
+def test_targets_that_are_gone_are_said_to_be() -> None:
+    assert action("drain").allowed(PICTURE, "r9") == "there is no replica r9"
+    assert action("headroom").allowed(PICTURE, "r9") == "there is no replica r9"
+    assert action("headroom").allowed(PICTURE, None) is None
+    assert action("cancel").allowed(PICTURE, "q9") == "request q9 is not there any more"
+
+
+def test_one_injection_at_a_time() -> None:
+    busy = dataclasses.replace(
+        PICTURE,
+        fleet=Fleet(name="f", model="m", traffic=TrafficStatus(running=True, profile="chat", in_flight=3)),
+    )
+    assert action("inject").allowed(busy, None) == "chat traffic is running already; stop it first"
+    assert action("stop-inject").allowed(busy, None) is None
+    assert action("stop-inject").allowed(PICTURE, None) == "no test traffic is running"
+    assert "3 in flight" in "\n".join(action("stop-inject").effect(busy, None, {}))

@@ -1,0 +1,14 @@
+"""One real engine server for all of the console's tests: two replicas of a tiny model. A test leaves it as it
+was."""
+
+from collections.abc import Generator
+
+import pytest
+from support.server import EngineServer, serving
+
+
+@pytest.fixture(scope="session")
+def engine() -> Generator[EngineServer]:
+    with serving(replicas=2) as server:
+        yield server
+        assert server.errors == []

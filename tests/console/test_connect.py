@@ -1,0 +1,128 @@
+"""Which server: the order in which names count, and what is said about names that lead nowhere."""
+
+from pathlib import Path
+
+import pytest
+from infer_console.connect import ConnectError, Target, parse_url, resolve, resolve_running
+
+ENVIRONMENT = {"INFER_CONSOLE_CONNECT": "unix:///run/env.sock"}
+CONTEXTS = """
+current = "prod"
+
+[contexts.prod]
+url = "https://fleet.example:9000/"
+colour = "red"
+read-only = true
+production = true
+
+[contexts.lab]
+url = "unix:///run/lab.sock"
+"""
+
+
+@pytest.fixture
+def contexts(tmp_path: Path) -> Path:
+    path = tmp_path / "contexts.toml"
+    path.write_text(CONTEXTS)
+    return path
+
+
+def test_the_option_comes_before_the_environment_and_that_before_the_context(contexts: Path) -> None:
+    by_option = resolve(["unix:///run/option.sock"], ENVIRONMENT, contexts)
+    by_environment = resolve([], ENVIRONMENT, contexts)
+    by_context = resolve([], {}, contexts)
+    assert [each and each.url for each in (by_option, by_environment, by_context)] == [
+        "unix:///run/option.sock",
+        "unix:///run/env.sock",
+        "https://fleet.example:9000",
+    ]
+
+
+def test_a_context_brings_its_marks(contexts: Path) -> None:
+    target = resolve([], {}, contexts)
+    assert target is not None
+    assert (target.name, target.colour, target.read_only, target.production) == ("prod", "red", True, True)
+
+
+def test_nobody_named_one(tmp_path: Path) -> None:
+    assert resolve([], {}, tmp_path / "none.toml") is None
+    assert resolve([], {"INFER_CONSOLE_CONNECT": ""}, tmp_path / "none.toml") is None
+
+
+def test_verbs_then_try_the_default_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    target = resolve_running([], {})
+    assert (target.socket, target.source) == (
+        "/run/user/7/infer-console/default.sock",
+        "default control socket",
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "socket", "base_url"),
+    [
+        ("unix:///a/b.sock", "/a/b.sock", "http://localhost"),
+        (" UNIX:///a/b.sock ", "/a/b.sock", "http://localhost"),
+        ("http://127.0.0.1:9000", None, "http://127.0.0.1:9000"),
+        ("https://host", None, "https://host"),
+        ("http://[::1]:9000/", None, "http://[::1]:9000"),
+    ],
+)
+def test_urls_that_are_understood(url: str, socket: str | None, base_url: str) -> None:
+    target = parse_url(url)
+    assert (target.socket, target.base_url) == (socket, base_url)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "is not a URL of the form unix:///path or http"),
+        ("/run/x.sock", "is not a URL of the form unix:///path or http"),
+        ("unix://run/x.sock", "three slashes"),
+        ("unix:///", "three slashes"),
+        ("unix:///" + "x" * 120, "a unix socket's may have 107"),
+        ("http://", "is not http://HOST:PORT"),
+        ("http://host:99999", "Port out of range"),
+        ("http://host/path", "is not http://HOST:PORT"),
+        ("http://me:secret@host:1", "no place for a secret"),
+        ("ssh://host", "not supported yet"),
+        ("vllm+http://host:8000", "not supported yet"),
+        ("ftp://host", "is not a URL of the form"),
+    ],
+)
+def test_urls_that_lead_nowhere(url: str, says: str) -> None:
+    with pytest.raises(ConnectError) as caught:
+        parse_url(url)
+    assert says in str(caught.value)
+    assert "--connect" in str(caught.value)
+    assert "secret@" not in str(caught.value)
+
+
+def test_two_servers_are_not_supported_yet() -> None:
+    with pytest.raises(ConnectError, match="more than one"):
+        resolve(["unix:///a", "unix:///b"], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("current = 'prd'\n[contexts.prod]\nurl = 'unix:///x'", "did you mean 'prod'"),
+        ("current = 'q'", "known: none"),
+        ("current = 3", "Expected `str"),
+        ("[contexts.lab]\nurl = 'unix:///x'\nread_only = true", "unknown field `read_only`"),
+        ("[contexts.lab]\n", "missing required field `url`"),
+        ("current = ", "Invalid value"),
+    ],
+)
+def test_a_contexts_file_with_a_mistake_is_named(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "contexts.toml"
+    path.write_text(text)
+    with pytest.raises(ConnectError) as caught:
+        resolve([], {}, path)
+    assert says in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_target_over_tcp_has_no_socket() -> None:
+    assert Target(url="http://h:1").base_url == "http://h:1"

@@ -1,0 +1,111 @@
+"""The console's own engine: it starts, says how it is doing, and leaves nothing behind, however the console
+ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from infer_console.embedded import EmbeddedEngine, default_settings
+from support.eventually import eventually
+from support.processes import alive, children, wait_gone
+from support.server import short_directory
+from support.tiny_model import write_tiny_gguf
+
+
+@pytest.fixture
+def directory(monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+    with short_directory() as path:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(path))
+        monkeypatch.setenv("INFER_CONSOLE_CACHE", str(path / "cache"))
+        yield path
+
+
+def tiny(directory: Path) -> dict[str, Any]:
+    model = write_tiny_gguf(directory / "tiny.gguf")
+    return {"replicas": 1, "replica": {"model": str(model), "kv_blocks": 64, "threads": 1}}
+
+
+def private_directories(directory: Path) -> list[Path]:
+    return list(directory.glob("infer-console-*"))
+
+
+def test_it_listens_on_a_private_socket_and_leaves_nothing(directory: Path) -> None:
+    engine = EmbeddedEngine(tiny(directory))
+    with engine:
+        assert engine.status().phase == "starting"
+        eventually(lambda: engine.status().phase == "listening")
+        assert engine.target.socket is not None
+        assert Path(engine.target.socket).parent.stat().st_mode & 0o777 == 0o700
+        assert engine.gateway_url is not None
+        assert engine.gateway_url.startswith("http://127.0.0.1:")
+        with httpx2.Client(
+            transport=httpx2.HTTPTransport(uds=engine.target.socket), base_url="http://localhost"
+        ) as control:
+            assert control.get("/control/v1/hello").status_code == 200
+        assert engine.pid is not None
+        family = [engine.pid, *eventually(lambda: children(engine.pid or 0))]
+    assert wait_gone(family) == []
+    assert private_directories(directory) == []
+    engine.stop()  # a second time does nothing
+
+
+def test_one_that_dies_says_why_and_keeps_its_log(directory: Path) -> None:
+    settings = tiny(directory)
+    settings["replica"]["model"] = str(directory / "no-such.gguf")
+    engine = EmbeddedEngine(settings)
+    engine.start()
+    try:
+        eventually(lambda: engine.status().phase == "ended")
+        message = engine.status().message
+        assert "exit 1" in message
+        assert "no-such.gguf" in message
+        log = engine.log_path
+        assert str(log) in message
+    finally:
+        engine.stop()
+    assert log.exists()
+
+
+def test_one_that_was_stopped_while_it_started_is_gone(directory: Path) -> None:
+    engine = EmbeddedEngine(tiny(directory))
+    engine.start()
+    pid = engine.pid
+    engine.stop()
+    assert pid is not None
+    assert not alive(pid)
+    assert private_directories(directory) == []
+
+
+CONSOLE = """
+import json, sys, time
+from infer_console.embedded import EmbeddedEngine
+with EmbeddedEngine(json.loads(sys.argv[1])) as engine:
+    while engine.status().phase != "listening":
+        time.sleep(0.02)
+    print(engine.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_console_leaves_no_engine(directory: Path) -> None:
+    command = [sys.executable, "-c", CONSOLE, json.dumps(tiny(directory))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as console:
+        assert console.stdout is not None
+        pid = int(console.stdout.readline())
+        family = [pid, *eventually(lambda: children(pid))]
+        os.kill(console.pid, signal.SIGKILL)
+        console.wait(10)
+        assert wait_gone(family) == []
+
+
+def test_a_share_of_the_cores_is_left_to_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, threads in ((1, 1), (2, 1), (4, 1), (8, 3), (16, 7)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid, cores=cores: set(range(cores)))
+        assert default_settings() == {"replicas": 2, "replica": {"threads": threads}}

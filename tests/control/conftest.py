@@ -1,0 +1,71 @@
+"""A real server that the tests of this folder share, and a control API in this process for what needs no
+replica."""
+
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+
+import pytest
+from infer_engine.control.context import Context
+from infer_engine.control.operations import Operations
+from infer_engine.control.traffic import Injector
+from infer_engine.fleet.fleet import Fleet
+from infer_engine.model.tokenizer import Tokenizer
+from infer_engine.protocol import GatewayStatus
+from infer_engine.settings import ServerSettings
+from support.served import Served
+from support.server import EngineServer, serving, short_directory
+from support.tiny_model import write_tiny_gguf
+
+
+@pytest.fixture(scope="package")
+def pair() -> Generator[EngineServer]:
+    """Two replicas, each with a pool of 128 blocks and a batch of 6."""
+    with serving(replicas=2, replica={"kv_blocks": 128, "max_running": 6}) as running:
+        yield running
+        assert running.errors == []
+
+
+@pytest.fixture
+def server(pair: EngineServer) -> Generator[EngineServer]:
+    """The same server with r0 alone in service."""
+    with pair.control() as client:
+        assert client.post("/control/v1/replicas/r1:drain").status_code == 200
+        yield pair
+        assert client.post("/control/v1/replicas/r1:undrain").status_code == 200
+
+
+@pytest.fixture(scope="package")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return Tokenizer.from_file(write_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf"))
+
+
+@pytest.fixture
+def directory() -> Generator[Path]:
+    with short_directory() as path:
+        yield path
+
+
+@pytest.fixture
+async def context(tokenizer: Tokenizer, directory: Path) -> AsyncGenerator[Context]:
+    """A server's parts around a fleet that was not started: its feed and its documents are real, its replicas
+    load for ever."""
+    fleet = Fleet(ServerSettings(replicas=2), run_dir=directory / "run")
+    operations = Operations(lambda: 1.0, lambda _: None)
+    yield Context(
+        fleet=fleet,
+        tokenizer=tokenizer,
+        operations=operations,
+        injector=Injector(fleet, tokenizer, operations, 2048),
+        gateway_status=GatewayStatus,
+        server_version="test",
+    )
+    await operations.close()
+
+
+@pytest.fixture
+async def served(context: Context, directory: Path) -> AsyncGenerator[Served]:
+    served = Served(context, directory / "c.sock")
+    await served.listener.start()
+    yield served
+    context.stopping.set()
+    await served.listener.close()

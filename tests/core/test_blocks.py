@@ -1,0 +1,129 @@
+"""The block pool against a model made of a dict."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from infer_engine.core.blocks import BlockPool, PoolError
+from simulation.core_modules import Core
+
+
+class PoolMachine(RuleBasedStateMachine):
+    """Tables of block ids are taken, shared and given back; ``holders`` is what the pool must know."""
+
+    @initialize(total=st.integers(1, 12), block_size=st.integers(1, 16))
+    def make(self, total: int, block_size: int) -> None:
+        self.pool = BlockPool(total, block_size)
+        self.holders = dict.fromkeys(range(total), 0)
+        self.tables: list[list[int]] = []
+
+    @rule(count=st.integers(0, 14))
+    def allocate(self, count: int) -> None:
+        free = {block for block, holders in self.holders.items() if holders == 0}
+        ids = self.pool.allocate(count)
+        if count > len(free):
+            assert ids is None
+            return
+        assert ids is not None
+        assert len(ids) == len(set(ids)) == count
+        assert set(ids) <= free
+        for block in ids:
+            self.holders[block] = 1
+        self.tables.append(ids)
+
+    @precondition(lambda self: self.tables)
+    @rule(data=st.data())
+    def share(self, data: st.DataObject) -> None:
+        table = data.draw(st.sampled_from(self.tables))
+        head = table[: data.draw(st.integers(0, len(table)))]
+        self.pool.share(head)
+        for block in head:
+            self.holders[block] += 1
+        self.tables.append(head)
+
+    @precondition(lambda self: self.tables)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        table = self.tables.pop(data.draw(st.integers(0, len(self.tables) - 1)))
+        for block in table:
+            self.holders[block] -= 1
+        assert self.pool.release(table) == sum(self.holders[block] == 0 for block in table)
+
+    @rule(data=st.data())
+    def misuse(self, data: st.DataObject) -> None:
+        free = [block for block, holders in self.holders.items() if holders == 0]
+        held = [block for block, holders in self.holders.items() if holders]
+        wrong = [[-1], [self.pool.total], *([block] for block in free), *([block, block] for block in held)]
+        # What is right in front of what is wrong must not be done either.
+        ids = held[:2] + data.draw(st.sampled_from(wrong))
+        with pytest.raises(PoolError):
+            data.draw(st.sampled_from([self.pool.release, self.pool.share]))(ids)
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        if not hasattr(self, "pool"):
+            return
+        held = sum(holders > 0 for holders in self.holders.values())
+        assert self.pool.ref_counts == list(self.holders.values())
+        assert (self.pool.used, self.pool.cached, self.pool.free) == (held, 0, self.pool.total - held)
+        assert self.pool.available == self.pool.free
+        assert sorted(self.pool.free_list) == [
+            block for block, holders in self.holders.items() if holders == 0
+        ]
+
+
+TestPool = PoolMachine.TestCase
+TestPool.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, database=None)
+
+
+def test_a_freed_tail_is_reused_before_its_head(core: Core) -> None:
+    pool = core.BlockPool(8, 4)
+    table = pool.allocate(3)
+    pool.release(table)
+    assert pool.allocate(1) == [table[-1]]
+    assert pool.allocate(2) == [table[1], table[0]]
+
+
+def test_a_negative_count_is_refused_and_changes_nothing(core: Core) -> None:
+    pool = core.BlockPool(4, 4)
+    with pytest.raises(core.PoolError):
+        pool.allocate(-1)
+    assert (pool.free, pool.used) == (4, 0)
+    assert pool.allocate(0) == []
+
+
+def test_a_double_free_is_refused_and_changes_nothing(core: Core) -> None:
+    pool = core.BlockPool(4, 4)
+    table = pool.allocate(2)
+    pool.release(table)
+    with pytest.raises(core.PoolError):
+        pool.release(table)
+    assert (pool.free, pool.used) == (4, 0)
+    assert sorted(pool.free_list) == [0, 1, 2, 3]
+
+
+def test_a_shared_block_is_free_only_when_the_last_holder_let_go(core: Core) -> None:
+    pool = core.BlockPool(4, 4)
+    table = pool.allocate(2)
+    pool.share(table[:1])
+    assert pool.release(table) == 1
+    assert (pool.free, pool.used) == (3, 1)
+    assert pool.release(table[:1]) == 1
+    assert (pool.free, pool.used) == (4, 0)
+
+
+def test_more_than_there_is_gives_nothing_at_all(core: Core) -> None:
+    pool = core.BlockPool(4, 4)
+    assert pool.allocate(5) is None
+    assert pool.free == 4
+
+
+@pytest.mark.parametrize(("tokens", "blocks"), [(0, 0), (1, 1), (16, 1), (17, 2), (32, 2), (33, 3)])
+def test_blocks_for_rounds_up(tokens: int, blocks: int) -> None:
+    assert BlockPool(4, 16).blocks_for(tokens) == blocks
+
+
+@pytest.mark.parametrize(("total", "block_size"), [(0, 16), (4, 0), (-1, 16)])
+def test_an_empty_pool_is_refused(total: int, block_size: int) -> None:
+    with pytest.raises(ValueError, match="a pool needs blocks"):
+        BlockPool(total, block_size)

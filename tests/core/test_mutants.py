@@ -1,0 +1,200 @@
+"""Is the net tight? The core is broken on purpose, one line at a time, and each breakage must be caught by
+the simulation, by the random fire on the pool, or by the one test named for it."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from core.test_blocks import test_a_double_free_is_refused_and_changes_nothing as double_free
+from core.test_blocks import test_a_freed_tail_is_reused_before_its_head as tail_first
+from core.test_preemption import (
+    test_a_victim_already_planned_leaves_the_plan_and_its_token_goes_to_a_prefill as refund_planned,
+)
+from core.test_preemption import (
+    test_a_victim_not_yet_planned_gives_back_the_token_set_aside_for_it as refund_set_aside,
+)
+from core.test_preemption import test_of_two_that_came_at_the_same_moment_the_later_in_the_batch_goes as ties
+from core.test_scheduler import test_abort_while_the_step_is_being_executed_drops_its_token as abort_in_flight
+from simulation.core_modules import REAL, Core, mutated
+from simulation.simulate import Simulation
+
+SEEDS = (7, 10, 21, 30, 12, 5, 1, 3)
+TICKS = 400
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    module: str
+    old: str
+    new: str
+    #: What catches it, where that is not the simulation.
+    test: Callable[[Core], None] | None = None
+
+
+def fire_at_pool(core: Core) -> None:
+    """Random tables taken, shared and given back; in the end all must be there again."""
+    draw = random.Random(5)
+    pool = core.BlockPool(9, 4)
+    tables: list[list[int]] = []
+    for _ in range(400):
+        if tables and draw.random() < 0.5:
+            pool.release(tables.pop(draw.randrange(len(tables))))
+        elif tables and draw.random() < 0.5:
+            tables.append(draw.choice(tables)[:])
+            pool.share(tables[-1])
+        elif (table := pool.allocate(draw.randint(0, 4))) is not None:
+            tables.append(table)
+        held = {block for table in tables for block in table}
+        assert [count > 0 for count in pool.ref_counts] == [block in held for block in range(9)]
+        assert (pool.used, pool.free) == (len(held), 9 - len(held))
+        assert held.isdisjoint(pool.free_list)
+
+
+def negative_count(core: Core) -> None:
+    with pytest.raises(core.PoolError):
+        core.BlockPool(4, 4).allocate(-1)
+
+
+MUTANTS = [
+    Mutant("skip a free", "blocks", "self.free_list.append(block)", "pass", fire_at_pool),
+    Mutant("free while shared", "blocks", "if self.ref_counts[block] == 0:", "if True:", fire_at_pool),
+    Mutant("share counts nothing", "blocks", "self.ref_counts[block] += 1", "pass", fire_at_pool),
+    Mutant("free without counting", "blocks", "self.used -= released", "pass", fire_at_pool),
+    Mutant("accept a double free", "blocks", "if self.ref_counts[block] < 1:", "if False:", double_free),
+    Mutant("accept a negative count", "blocks", "if count < 0:", "if count < -1:", negative_count),
+    Mutant("give one too many", "blocks", "if count > self.available:", "if count > self.available + 1:"),
+    Mutant("round blocks down", "blocks", "-(-tokens // self.block_size)", "tokens // self.block_size"),
+    Mutant(
+        "heads before tails", "blocks", "self.free_list.pop() for", "self.free_list.pop(0) for", tail_first
+    ),
+    Mutant(
+        "admit past the mark", "admission", "self._pool.used + needs > round_", "self._pool.used > round_"
+    ),
+    Mutant("the mark holds up an empty batch", "admission", "if round_.running and self", "if self"),
+    Mutant(
+        "no room to grow",
+        "admission",
+        "blocks_for(request.total_tokens + 1)",
+        "blocks_for(request.total_tokens)",
+    ),
+    Mutant("pass without bound", "admission", "head.passed += 1", "pass"),
+    Mutant(
+        "one slot too many",
+        "admission",
+        "self.running >= self.limits.max_running",
+        "self.running > self.limits.max_running",
+    ),
+    Mutant("admission costs no budget", "admission", "round_.tokens -= count", "pass"),
+    Mutant("batch overtakes interactive", "admission", "is not None or tier in self._heads", "is not None"),
+    Mutant(
+        "stop at a blocked head", "admission", "self._pass_by(head, round_)\n                return", "return"
+    ),
+    Mutant("wrong reason", "admission", 'self._gate = "kv"', 'self._gate = "slots"'),
+    Mutant(
+        "refund of a planned victim forgotten", "scheduler", "refund += chunk.count", "pass", refund_planned
+    ),
+    Mutant(
+        "refund of a set-aside token forgotten",
+        "scheduler",
+        "refund += 1  # set",
+        "pass  # set",
+        refund_set_aside,
+    ),
+    Mutant(
+        "the victim stays in the plan", "scheduler", "chunks.pop(victim.id, None)", "chunks.get(victim.id)"
+    ),
+    Mutant(
+        "decodes not set aside",
+        "scheduler",
+        "self.limits.token_budget - decoding",
+        "self.limits.token_budget",
+    ),
+    Mutant("admit after a preemption", "scheduler", "if plan.preempted:", "if False:"),
+    Mutant("preempt the most important", "scheduler", "return max(\n", "return min(\n"),
+    Mutant(
+        "of equals the earlier",
+        "scheduler",
+        "reversed(self.running.values()),",
+        "self.running.values(),",
+        ties,
+    ),
+    Mutant("priority upside down", "scheduler", "-request.priority", "request.priority"),
+    Mutant("preempted to the back", "scheduler", "push_preempted(victim)", "push(victim)"),
+    Mutant("KV kept after preemption", "scheduler", "victim.computed_tokens = 0", "pass"),
+    Mutant("blocks kept after preemption", "scheduler", "victim.block_table = []", "pass"),
+    Mutant(
+        "sole sequence preempts itself",
+        "scheduler",
+        "if len(self.running) == 1:",
+        "if len(self.running) == 0:",
+    ),
+    Mutant(
+        "blocks kept at the end", "scheduler", "freed = self.pool.release(request.block_table)", "freed = 0"
+    ),
+    Mutant(
+        "one token too many",
+        "scheduler",
+        "len(request.output) >= request.max",
+        "len(request.output) > request.max",
+    ),
+    Mutant("stop tokens ignored", "scheduler", "if token in request.stop_token_ids:", "if False:"),
+    Mutant(
+        "commit to the aborted",
+        "scheduler",
+        "self.running.get(request.id) is not request",
+        "False",
+        abort_in_flight,
+    ),
+    Mutant("duplicates taken", "scheduler", "if request.id in self._live:", "if False:"),
+    Mutant("queue without bound", "scheduler", "len(self.waiting) >= self.limits.max_waiting", "False"),
+    Mutant(
+        "closing forgets to let go",
+        "scheduler",
+        "del self._live[request.id]\n        return handed_back",
+        "return handed_back",
+    ),
+    Mutant("half of the limits checked", "limits", "if problems:", "if len(problems) > 1:"),
+    Mutant(
+        "fresh before preempted",
+        "queues",
+        "chain(self.started.values(), self.fresh.values())",
+        "chain(self.fresh.values(), self.started.values())",
+    ),
+]
+
+
+def caught(core: Core, test: Callable[[Core], None] | None) -> bool:
+    """Whether anything at all goes wrong with this core."""
+    try:
+        if test is not None:
+            test(core)
+        else:
+            for seed in SEEDS:
+                Simulation(seed, core).run(TICKS)
+    except (Exception, pytest.fail.Exception):  # noqa: BLE001 - whatever goes wrong, it was noticed
+        return True
+    return False
+
+
+@pytest.mark.timeout(30)  # a mutant that never ends is caught, too
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_breakage_is_caught(mutant: Mutant) -> None:
+    with mutated(mutant.module, mutant.old, mutant.new) as core:
+        assert caught(core, mutant.test)
+
+
+def test_the_unbroken_core_is_not_accused() -> None:
+    assert not caught(REAL, None)
+    for test in {mutant.test for mutant in MUTANTS if mutant.test is not None}:
+        test(REAL)
+
+
+def test_an_unchanged_copy_behaves_like_the_real_one() -> None:
+    real = Simulation(7)
+    real.run(TICKS)
+    with mutated("blocks", "self.used = 0", "self.used = 0 ") as core:
+        copy = Simulation(7, core)
+        copy.run(TICKS)
+    assert copy.digest == real.digest

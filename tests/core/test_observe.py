@@ -1,0 +1,99 @@
+"""What the console is told of a scheduler."""
+
+from infer_engine.core.observe import block_runs, rows
+from infer_engine.protocol import BlockRun
+from support.scheduling import Rig
+
+
+def test_an_empty_pool_is_one_run_of_free_blocks() -> None:
+    assert block_runs(Rig(blocks=16).scheduler) == [
+        BlockRun(first=0, count=16, state="free", owners=(), refs=0)
+    ]
+
+
+def test_neighbours_of_one_owner_are_one_run_and_runs_cover_the_pool() -> None:
+    rig = Rig(blocks=16)
+    rig.add("a", prompt=8)
+    rig.add("b", prompt=4)
+    rig.step()
+    assert block_runs(rig.scheduler) == [
+        BlockRun(first=0, count=3, state="used", owners=("a",), refs=1),
+        BlockRun(first=3, count=2, state="used", owners=("b",), refs=1),
+        BlockRun(first=5, count=11, state="free", owners=(), refs=0),
+    ]
+
+
+def test_a_shared_block_is_its_own_run_with_all_owners() -> None:
+    rig = Rig(blocks=8)
+    a = rig.add("a", prompt=4)
+    b = rig.add("b", prompt=4)
+    rig.step()
+    rig.pool.share(a.block_table[1:])
+    rig.pool.release(b.block_table[:1])
+    b.block_table[0] = a.block_table[1]
+    rig.check()
+    assert block_runs(rig.scheduler) == [
+        BlockRun(first=0, count=1, state="used", owners=("a",), refs=1),
+        BlockRun(first=1, count=1, state="used", owners=("a", "b"), refs=2),
+        BlockRun(first=2, count=1, state="free", owners=(), refs=0),
+        BlockRun(first=3, count=1, state="used", owners=("b",), refs=1),
+        BlockRun(first=4, count=4, state="free", owners=(), refs=0),
+    ]
+
+
+def test_a_leaked_block_shows_as_used_by_nobody_and_not_as_free() -> None:
+    rig = Rig(blocks=4)
+    rig.pool.allocate(1)
+    assert block_runs(rig.scheduler)[0] == BlockRun(first=0, count=1, state="used", owners=(), refs=1)
+
+
+def test_rows_are_the_batch_in_its_order_then_the_queue_in_admission_order() -> None:
+    rig = Rig(blocks=8, max_running=2)
+    rig.add("a", prompt=6)
+    rig.add("b")
+    rig.add("batch", tier="batch")
+    rig.add("c", prompt=8)
+    rig.step()
+    rig.step()
+    first, second, third, fourth = rows(rig.scheduler)
+    assert (first.id, first.state, first.phase, first.kv_blocks) == ("a", "running", "decode", 2)
+    assert (first.computed_tokens, first.generated_tokens) == (7, 2)
+    assert (first.waiting_reason, first.needs_blocks, first.admissible_blocks) == (None, None, None)
+    assert second.id == "b"
+    assert (third.id, third.state, third.phase) == ("c", "waiting", None)
+    assert (third.waiting_reason, third.needs_blocks, third.admissible_blocks) == ("slots", 3, 4)
+    assert fourth.id == "batch"
+    assert len(rows(rig.scheduler, max_waiting=1)) == 3
+
+
+def test_admissible_blocks_stop_at_the_mark_of_the_tier() -> None:
+    rig = Rig(blocks=10, admit_limit=8, batch_limit=3)
+    rig.add("a")
+    rig.step()
+    rig.add("interactive", prompt=28)
+    rig.add("batch", prompt=28, tier="batch")
+    rig.step()
+    assert [row.admissible_blocks for row in rows(rig.scheduler)[1:]] == [6, 1]
+
+
+def test_a_chunked_prompt_is_in_prefill_until_its_last_chunk_is_computed() -> None:
+    rig = Rig(token_budget=8)
+    rig.add("a", prompt=20)
+    phases = []
+    for _ in range(4):
+        rig.step()
+        phases.append((rows(rig.scheduler)[0].phase, rows(rig.scheduler)[0].computed_tokens))
+    assert phases == [("prefill", 8), ("prefill", 16), ("decode", 20), ("decode", 21)]
+
+
+def test_many_owners_in_a_large_pool_are_told_right() -> None:
+    rig = Rig(blocks=4000, block_size=16, max_running=200, token_budget=40_000, max_waiting=200)
+    for index in range(200):
+        rig.add(f"r{index}", prompt=20 + index)
+    rig.step()
+    runs = block_runs(rig.scheduler)
+    assert sum(run.count for run in runs) == 4000
+    assert sum(run.count for run in runs if run.state == "used") == rig.pool.used
+    for run in runs:
+        for owner in run.owners:
+            assert set(range(run.first, run.first + run.count)) <= set(rig.requests[owner].block_table)

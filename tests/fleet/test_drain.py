@@ -1,0 +1,84 @@
+"""May a replica be drained, and what will it do: as a function of facts alone."""
+
+from typing import Any
+
+import pytest
+from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, predict
+from infer_engine.protocol import Drain
+
+
+def facts(**changes: Any) -> DrainFacts:
+    given: dict[str, Any] = {
+        "replica": "r0",
+        "state": "ready",
+        "running": [RunningFact("a", 100), RunningFact("b", 30)],
+        "waiting": 3,
+        "waiting_blocks": 10,
+        "tokens_per_s": 20.0,
+        "other_ready": ["r1", "r2"],
+        "others_kv_used": 50,
+        "others_kv_total": 200,
+        "fleet_kv_used": 110,
+        "fleet_kv_total": 300,
+    }
+    return DrainFacts(**(given | changes))
+
+
+def test_a_ready_replica_with_others_may_be_drained() -> None:
+    assert judge(facts(), Drain()) is None
+    assert judge(facts(state="draining", other_ready=[]), Drain()) is None, "asking twice is fine"
+
+
+def test_the_last_ready_one_needs_force() -> None:
+    denied = judge(facts(other_ready=[]), Drain())
+    assert denied is not None
+    assert (denied.status, denied.code) == (409, "would_break_min_ready")
+    assert denied.numbers == {"ready": 1, "ready_after": 0, "min_ready": 1}
+    assert judge(facts(other_ready=[]), Drain(force=True)) is None
+
+
+@pytest.mark.parametrize("state", ["starting", "restarting", "failed", "stopping", "fenced"])
+def test_what_is_not_ready_cannot_be_drained_even_by_force(state: str) -> None:
+    denied = judge(facts(state=state), Drain(force=True))
+    assert denied is not None
+    assert (denied.status, denied.code) == (409, "not_ready")
+
+
+def test_migrate_is_refused_by_field() -> None:
+    denied = judge(facts(), Drain(mode="migrate", force=True))
+    assert denied is not None
+    assert (denied.status, denied.code, denied.field) == (400, "migrate_unavailable", "mode")
+
+
+def test_waiting_for_the_running_takes_at_most_the_longest_at_the_present_rate() -> None:
+    numbers = predict(facts(), Drain()).numbers
+    assert numbers["seconds_to_drained"] == pytest.approx(100 / (20 / 2))
+    assert (numbers["running"], numbers["moved"], numbers["held"], numbers["cancelled"]) == (2, 3, 0, 0)
+    assert numbers["fleet_kv_ratio"] == pytest.approx(110 / 300)
+    assert numbers["fleet_kv_ratio_after"] == pytest.approx(60 / 200)
+    assert numbers["ready_after"] == 2
+
+
+def test_an_unknown_rate_is_no_estimate() -> None:
+    assert predict(facts(tokens_per_s=None), Drain()).numbers["seconds_to_drained"] is None
+    assert predict(facts(tokens_per_s=0.0), Drain()).numbers["seconds_to_drained"] is None
+    assert predict(facts(running=[]), Drain()).numbers["seconds_to_drained"] == 0
+
+
+def test_cancel_is_said_and_takes_no_time() -> None:
+    effect = predict(facts(), Drain(mode="cancel"))
+    assert effect.numbers["cancelled"] == 2
+    assert effect.numbers["seconds_to_drained"] == 0
+    assert any("2 requests" in line and "cancelled" in line for line in effect.summary)
+
+
+def test_without_others_the_queue_is_held_and_that_is_a_warning() -> None:
+    effect = predict(facts(other_ready=[], others_kv_total=0, others_kv_used=0), Drain(force=True))
+    assert (effect.numbers["moved"], effect.numbers["held"]) == (0, 3)
+    assert effect.numbers["fleet_kv_ratio_after"] is None
+    assert any("held" in line for line in effect.warnings)
+
+
+def test_a_nearly_full_rest_is_a_warning() -> None:
+    assert not predict(facts(), Drain()).warnings
+    assert any("nearly full" in line for line in predict(facts(others_kv_used=185), Drain()).warnings)

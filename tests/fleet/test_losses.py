@@ -1,0 +1,151 @@
+"""Replicas that die, hang, come back or do not; and messages from the dead."""
+
+import asyncio
+
+import pytest
+import zmq
+from infer_engine.fleet import lifecycle
+from infer_engine.fleet.generation import Refusal
+from infer_engine.replica.messages import StepReport, Stop, TokenOut
+from infer_engine.replica.wire import decode_to_replica, encode, identity
+from support.fleets import finished, running_fleet, until
+
+
+@pytest.fixture(autouse=True)
+def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "FIRST_BACKOFF_S", 0.01)
+
+
+async def test_requests_of_a_dead_replica_end_or_start_over_and_others_go_on() -> None:
+    async with running_fleet(replicas=2, max_running=1, held=True) as bench:
+        fleet = bench.fleet
+        generations = [bench.submit(4, 5) for _ in range(4)]
+        bench.launcher.now("r0").runner.allow(1)
+        bench.launcher.now("r1").runner.allow(1)
+        streaming, queued = (each for each in generations if each.replica == "r0")
+        others = [each for each in generations if each.replica == "r1"]
+        await until(lambda: streaming.emitted and others[0].emitted)
+        bench.launcher.held = False
+        bench.launcher.now("r0").kill()
+        await finished(streaming)
+        assert (streaming.finish_reason, streaming.error_code) == ("error", "replica_lost")
+        assert len(streaming.emitted) == 1
+        bench.launcher.now("r1").runner.release()
+        await finished(queued, *others)
+        assert {each.finish_reason for each in (queued, *others)} == {"length"}
+        assert queued.emitted == others[0].emitted, "it started over from the beginning"
+        await bench.ready()
+        assert (fleet.replica("r0").incarnation, fleet.replica("r1").incarnation) == (2, 1)
+        states = [event.reason for event in bench.events("replica") if event.replica == "r0"]
+        assert states == ["ready", "failed", "restarting", "ready"]
+        assert "SIGKILL" in str(next(e.message for e in bench.events("replica") if e.reason == "failed"))
+        again = [bench.submit(4, 3) for _ in range(2)]
+        await finished(*again)
+        assert {each.replica for each in again} == {"r0", "r1"}
+        assert fleet.replica("r0").error is None
+
+
+async def test_a_cancelled_request_of_a_dead_replica_ends_as_cancelled() -> None:
+    async with running_fleet(replicas=1, held=True) as bench:
+        generation = bench.submit(4, 20)
+        bench.launcher.now("r0").runner.allow(1)
+        await until(lambda: generation.emitted)
+        bench.fleet.cancel(generation.id)
+        bench.launcher.now("r0").kill()
+        await finished(generation)
+        assert (generation.finish_reason, generation.error_code) == ("cancelled", "cancelled_by_operator")
+
+
+async def test_a_failing_device_fails_the_replica_with_its_own_words() -> None:
+    async with running_fleet(replicas=1) as bench:
+        bench.launcher.now("r0").runner.error = "device lost"
+        bench.submit()
+        await until(lambda: any(event.reason == "failed" for event in bench.events("replica")))
+        failed = next(event for event in bench.events("replica") if event.reason == "failed")
+        assert failed.message == "device lost"
+        await until(lambda: bench.fleet.replica("r0").incarnation >= 2)
+
+
+async def test_messages_of_a_past_life_are_ignored_and_their_sender_ended() -> None:
+    async with running_fleet(replicas=1, held=True) as bench:
+        first = bench.launcher.now("r0")
+        endpoint = first.config.endpoint
+        first.kill()
+        await until(lambda: bench.fleet.replica("r0").incarnation == 2)
+        await bench.ready()
+        generation = bench.submit(4, 4)
+        runner = bench.launcher.now("r0").runner
+        runner.allow(1)
+        await until(lambda: len(generation.emitted) == 1)
+
+        context = zmq.Context[zmq.Socket[bytes]]()
+        ghost = context.socket(zmq.DEALER)
+        ghost.setsockopt(zmq.LINGER, 0)
+        ghost.setsockopt(zmq.IDENTITY, identity("r0", 1))
+        ghost.connect(endpoint)
+        try:
+            ghost.send(encode(_report(incarnation=1, request=generation.id)))
+            await until(lambda: ghost.poll(0), "the ghost is told to stop")
+            assert decode_to_replica(ghost.recv()) == Stop()
+            ghost.send(b"\xc1 no message at all")
+            ghost.send_multipart((b"two", b"frames"))
+            await until(lambda: bench.fleet.link_faults()["malformed"] == 2)
+        finally:
+            ghost.close()
+            context.term()
+        assert bench.fleet.link_faults()["ignored"] == 1
+        runner.release()
+        await finished(generation)
+        assert [token < 2000 for token in generation.emitted] == [True] * 4
+
+
+def _report(incarnation: int, request: str) -> StepReport:
+    return StepReport(
+        incarnation=incarnation,
+        step=99,
+        duration_s=0.0,
+        running=1,
+        waiting=0,
+        decode_tokens=1,
+        prefill_tokens=0,
+        kv_used=0,
+        kv_free=0,
+        kv_cached=0,
+        tokens=[TokenOut(id=request, token=6666, index=1)],
+    )
+
+
+async def test_a_replica_that_keeps_dying_is_given_up_and_nobody_waits_for_it() -> None:
+    async with running_fleet(replicas=1, load_error=("bad memory", 1)) as bench:
+        held = bench.submit()
+        await until(lambda: bench.fleet.replica("r0").state == "failed" and held.finished)
+        assert len(bench.launcher.lives["r0"]) == lifecycle.MOST_CRASHES
+        assert (held.finish_reason, held.error_code) == ("error", "no_ready_replica")
+        assert "bad memory" in str(bench.fleet.replica("r0").error)
+        with pytest.raises(Refusal) as refused:
+            bench.submit()
+        assert (refused.value.problem.status, refused.value.problem.code) == (503, "no_ready_replica")
+
+
+async def test_what_will_fail_again_is_not_tried_again() -> None:
+    async with running_fleet(replicas=1, load_error=("no such model", 3)) as bench:
+        await until(lambda: bench.fleet.replica("r0").state == "failed")
+        await asyncio.sleep(0.05)
+        assert len(bench.launcher.lives["r0"]) == 1
+        assert bench.fleet.replica("r0").error == "no such model (not started again)"
+
+
+async def test_a_replica_with_work_that_does_not_step_has_stalled() -> None:
+    async with running_fleet(replicas=1, held=True) as bench:
+        fleet = bench.fleet
+        await until(lambda: fleet.replica("r0").health == "idle")
+        generation = bench.submit(4, 3)
+        assert fleet.replica("r0").health == "ok"
+        bench.ahead_s += 30
+        assert fleet.replica("r0").health == "stalled"
+        assert fleet.replica("r0").waiting == 1
+        bench.launcher.now("r0").runner.release()
+        await finished(generation)
+        await until(lambda: fleet.replica("r0").health == "idle")
+        bench.ahead_s += 30  # nothing was heard for so long
+        assert fleet.replica("r0").health == "stalled"

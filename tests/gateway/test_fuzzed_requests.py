@@ -1,0 +1,121 @@
+"""Whatever arrives, the answer is a request or a 400 that can be sent."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from infer_engine.gateway.chat_request import read_chat_request
+from infer_engine.gateway.completion_request import read_completion_request
+from infer_engine.gateway.errors import ApiError
+from infer_engine.gateway.fields import Fields, parse_object
+from infer_engine.gateway.settings import GatewaySettings
+
+CONTEXT, VOCABULARY = 2048, 269
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(min_value=10**300, max_value=10**400),
+    st.floats(allow_nan=False),
+    st.text(max_size=8),
+    st.sampled_from(["\ud800", "user", "text", "x" * 300, ""]),
+)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=8,
+)
+PARTS = st.fixed_dictionaries({}, optional={"type": JSON | st.just("text"), "text": JSON})
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {}, optional={"role": JSON | st.just("user"), "content": JSON | st.lists(PARTS, max_size=3)}
+    ),
+    max_size=3,
+)
+COMMON = dict.fromkeys(
+    (
+        "max_tokens",
+        "max_completion_tokens",
+        "temperature",
+        "top_p",
+        "top_k",
+        "seed",
+        "stop",
+        "n",
+        "stream",
+        "stream_options",
+        "ignore_eos",
+        "min_tokens",
+        "tier",
+        "user",
+        "logit_bias",
+        "response_format",
+    ),
+    JSON,
+)
+
+
+def check(error: ApiError) -> None:
+    assert error.status == 400
+    body = json.dumps(error.body)
+    assert json.loads(body)["error"]["message"] == error.message
+    body.encode("utf-8")
+    assert len(error.message) < 1_000
+    assert error.response().status_code == 400
+
+
+@settings(max_examples=300)
+@given(
+    body=st.binary(max_size=64) | JSON.map(lambda value: json.dumps(value).encode("utf-8", "surrogatepass"))
+)
+def test_any_bytes(body: bytes) -> None:
+    try:
+        parse_object(body)
+    except ApiError as error:
+        check(error)
+
+
+@settings(max_examples=150)
+@given(
+    values=st.fixed_dictionaries(
+        {"model": JSON | st.just("tiny"), "messages": JSON | MESSAGES, "prompt": JSON}, optional=COMMON
+    )
+)
+def test_any_values_in_known_fields(values: dict[str, Any]) -> None:
+    for read in (
+        lambda: read_chat_request(Fields(values), CONTEXT, GatewaySettings()),
+        lambda: read_completion_request(Fields(values), CONTEXT, VOCABULARY, GatewaySettings()),
+    ):
+        try:
+            request = read()
+        except ApiError as error:
+            check(error)
+            continue
+        # What was accepted is within bounds.
+        assert request.params.max_tokens is None or 1 <= request.params.max_tokens <= CONTEXT
+        assert 0 <= request.params.sampling.temperature <= 2
+        assert 0 < request.params.sampling.top_p <= 1
+        assert len(request.params.stop) <= 16
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [(-1, 0), (0, 0), (50, 50), (None, 0)],
+)
+def test_top_k_off_is_zero(given_: int | None, expected: int) -> None:
+    values = {"model": "tiny", "prompt": "x", "top_k": given_}
+    request = read_completion_request(Fields(values), CONTEXT, VOCABULARY, GatewaySettings())
+    assert request.params.sampling.top_k == expected
+
+
+def test_a_seed_is_drawn_where_none_is_given() -> None:
+    def seed(**fields: Any) -> int:
+        values = {"model": "tiny", "prompt": "x", **fields}
+        return read_completion_request(
+            Fields(values), CONTEXT, VOCABULARY, GatewaySettings()
+        ).params.sampling.seed
+
+    assert seed(seed=-5) == -5
+    assert len({seed() for _ in range(5)}) == 5

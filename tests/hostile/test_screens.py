@@ -1,0 +1,62 @@
+"""Hostile text in every field that others fill: screens keep their shape and print nothing they may not."""
+
+import pytest
+from hostile.corpus import CORPUS, FORBIDDEN
+from infer_console.state.picture import Picture
+from infer_console.terminal.safe_text import safe_identifier
+from infer_console.view.look import Look, Size
+from infer_console.view.row import Row, plain
+from infer_console.view.screens import fleet_screen, replica_screen, start_rows, streams_screen
+from rich.cells import cell_len
+from support import pictures
+from support.hostile_pictures import STREAM, hostile_ids, hostile_incident
+
+SIZES = (Size(120, 36), Size(80, 24))
+
+
+def assert_intact(rows: list[Row], size: Size) -> None:
+    assert len(rows) == size.height
+    for row in rows:
+        text = "".join(span.text for span in row)
+        assert not FORBIDDEN.intersection(text), ascii(text)
+        assert sum(span.cells for span in row) == size.width
+        assert cell_len(text) == size.width, ascii(text)
+
+
+def all_screens(picture: Picture, replica: str, stream: str, size: Size) -> list[list[Row]]:
+    look = Look(replica=replica)
+    filtered = Look(replica=replica, filter=stream[:64], filtering=True)
+    filtered.focus["replica"] = "queue"
+    return [
+        fleet_screen(picture, look, size, pictures.NOW),
+        replica_screen(picture, look, size, pictures.NOW),
+        replica_screen(picture, filtered, size, pictures.NOW),
+        streams_screen(picture, look, [stream], size, pictures.NOW),
+        start_rows(picture, size.width, size.height),
+    ]
+
+
+@pytest.mark.parametrize("text", CORPUS, ids=lambda text: ascii(text[:16]))
+def test_screens_keep_their_shape(text: str) -> None:
+    wide, narrow = SIZES
+    for rows in all_screens(hostile_incident(text), "r2", STREAM, wide):
+        assert_intact(rows, wide)
+    for rows in all_screens(hostile_ids(text), text, text, narrow):
+        assert_intact(rows, narrow)
+
+
+def test_what_is_not_user_text_stays_where_it_was() -> None:
+    """The columns of the fleet table do not move, whatever the texts around it are."""
+    size = SIZES[0]
+    quiet = fleet_screen(pictures.incident(), Look(), size, pictures.NOW)
+    hostile = fleet_screen(hostile_incident("\x1b[2J\u202e東京" * 20), Look(), size, pictures.NOW)
+    table = [plain(row) for row in quiet if " ready  " in plain(row) or "drain 31/37" in plain(row)]
+    table = table[1:]  # without the banner, which says how many are ready
+    assert len(table) == 7
+    shown = [plain(row) for row in hostile]
+    for row in table:
+        assert row in shown
+
+
+def test_a_look_alike_of_an_id_is_told_apart() -> None:
+    assert safe_identifier("r\u0430") != safe_identifier("ra")

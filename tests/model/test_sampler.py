@@ -1,0 +1,99 @@
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from infer_engine.model.sampler import sample, uniform
+from infer_engine.model.sampling import Sampling
+
+GREEDY = Sampling(temperature=0.0)
+
+
+def draws(logits: torch.Tensor, parameters: Sampling, count: int) -> Counter[int]:
+    return Counter(
+        token for position in range(count) for token in sample(logits.unsqueeze(0), [parameters], [position])
+    )
+
+
+def test_greedy_takes_the_highest_and_the_lowest_id_of_a_tie() -> None:
+    logits = torch.tensor([[0.0, 3.0, 3.0], [5.0, 1.0, 4.0]])
+    assert sample(logits, [GREEDY, None], [0, 0]) == [1, 0]
+
+
+@given(
+    seed=st.integers(-(2**70), 2**70),
+    position=st.integers(0, 100_000),
+    temperature=st.floats(0.01, 2.0),
+    top_p=st.floats(0.01, 1.0),
+    top_k=st.integers(0, 60),
+)
+@settings(deadline=None, max_examples=60)
+def test_the_choice_depends_on_nothing_else(
+    seed: int, position: int, temperature: float, top_p: float, top_k: int
+) -> None:
+    torch.manual_seed(seed % 1000)
+    logits = torch.randn(4, 50)
+    own = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)
+    other = Sampling(temperature=1.3, seed=seed + 1)
+    alone = sample(logits[2:3], [own], [position])
+    torch.rand(7)  # torch's own generator plays no part
+    among = sample(logits, [GREEDY, other, own, other], [3, position, position, 9])
+    assert among[2] == alone[0]
+
+
+def test_the_number_is_uniform_and_differs_by_seed_and_position() -> None:
+    numbers = [uniform(seed, position) for seed in range(40) for position in range(100)]
+    assert len(set(numbers)) == len(numbers)
+    assert all(0 <= number < 1 for number in numbers)
+    tenths = Counter(int(number * 10) for number in numbers)
+    assert all(330 < tenths[tenth] < 470 for tenth in range(10)), tenths
+    # Neighbouring positions are not correlated.
+    pairs = Counter((int(a * 2), int(b * 2)) for a, b in pairwise(numbers))
+    assert all(850 < count < 1150 for count in pairs.values()), pairs
+
+
+def test_frequencies_follow_the_distribution() -> None:
+    logits = torch.tensor([1.0, 0.0, 2.0, -torch.inf, 1.5])
+    expected = (logits / 0.8).softmax(0)
+    counted = draws(logits, Sampling(temperature=0.8, seed=5), 4000)
+    for token, share in enumerate(expected.tolist()):
+        assert counted[token] / 4000 == pytest.approx(share, abs=0.03)
+    assert counted[3] == 0
+
+
+def test_top_k_keeps_the_highest_k() -> None:
+    logits = torch.tensor([0.0, 2.0, 1.0, 3.0])
+    assert draws(logits, Sampling(temperature=2.0, top_k=2, seed=1), 200).keys() == {3, 1}
+    assert draws(logits, Sampling(temperature=2.0, top_k=1, seed=1), 50).keys() == {3}
+    assert draws(logits, Sampling(temperature=2.0, top_k=99, seed=1), 300).keys() == {0, 1, 2, 3}
+
+
+def test_top_p_keeps_the_fewest_that_hold_the_mass() -> None:
+    logits = torch.tensor([0.1, 0.5, 0.4]).log()
+    assert draws(logits, Sampling(top_p=0.5, seed=1), 100).keys() == {1}
+    assert draws(logits, Sampling(top_p=0.51, seed=1), 200).keys() == {1, 2}
+    assert draws(logits, Sampling(top_p=0.000001, seed=1), 20).keys() == {1}
+    assert draws(logits, Sampling(top_p=0.95, seed=1), 300).keys() == {0, 1, 2}
+
+
+def test_top_p_over_a_flat_vocabulary_looks_beyond_the_first_candidates() -> None:
+    logits = torch.linspace(1.0, 0.0, 5000)
+    kept = draws(logits, Sampling(top_p=0.9, seed=3), 400).keys()
+    before = logits.softmax(0).double().cumsum(0)
+    assert max(kept) > 2000
+    assert max(kept) <= int((before < 0.9).sum())
+
+
+def test_a_broken_row_harms_no_other() -> None:
+    good = torch.tensor([0.0, 1.0, 9.0])
+    logits = torch.stack([torch.full((3,), torch.nan), good, torch.full((3,), -torch.inf)])
+    hot = Sampling(temperature=1.0, top_p=0.9, seed=1)
+    chosen = sample(logits, [hot, GREEDY, hot], [0, 0, 0])
+    assert chosen[1] == 2
+    assert all(0 <= token < 3 for token in chosen)
+
+
+def test_a_tiny_temperature_is_greedy() -> None:
+    assert draws(torch.tensor([1.0, 1.1, 0.9]), Sampling(temperature=1e-30, seed=2), 20).keys() == {1}

@@ -1,0 +1,81 @@
+"""The distribution as a stranger installs it: the built wheel, without extras, in a bare venv."""
+
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(ROOT)],
+        check=True,
+        timeout=110,
+    )
+    (built,) = out.glob("infer_console-*.whl")
+    return built
+
+
+def test_wheel_holds_both_packages_the_themes_and_the_licence(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "infer_console/__init__.py" in names
+    assert "infer_engine/protocol.py" in names
+    assert any(name.startswith("infer_console/themes/") for name in names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert any(name.endswith("licenses/NOTICE") for name in names)
+    assert not [name for name in names if name.startswith(("tests/", "bench/"))]
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A venv with the base install only."""
+    home = tmp_path_factory.mktemp("bare")
+    venv.create(home, with_pip=True)
+    subprocess.run(
+        [
+            str(home / "bin/python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            str(wheel),
+        ],
+        check=True,
+        timeout=115,
+    )
+    return home
+
+
+def run(bare: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(bare / "bin/infer-console"), *argv], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_base_install_has_no_torch_and_knows_its_version(bare: Path) -> None:
+    probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is not None)"
+    assert subprocess.run([str(bare / "bin/python"), "-c", probe], timeout=60).returncode == 0
+    version = run(bare, "--version")
+    assert version.returncode == 0
+    assert version.stdout.split()[-1][0].isdigit()
+
+
+def test_base_install_connects_without_the_engine(bare: Path, tmp_path: Path) -> None:
+    nowhere = run(bare, "--connect", f"unix://{tmp_path}/none.sock", "status", "--json")
+    assert nowhere.returncode == 3
+    assert nowhere.stdout == ""
+    assert "none.sock" in nowhere.stderr
+
+
+def test_base_install_without_a_target_says_how_to_connect(bare: Path) -> None:
+    alone = run(bare, "status")
+    assert alone.returncode in (2, 3)
+    assert "--connect" in alone.stderr

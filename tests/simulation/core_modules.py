@@ -1,0 +1,74 @@
+"""The modules of ``infer_engine.core`` under test: as they are, or with one piece of their text replaced."""
+
+import importlib
+import itertools
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import infer_engine.core
+
+PACKAGE = "infer_engine.core"
+#: In import order.
+MODULES = (
+    "request",
+    "plan",
+    "blocks",
+    "limits",
+    "queues",
+    "counters",
+    "refusal",
+    "admission",
+    "scheduler",
+    "invariants",
+    "observe",
+)
+_serial = itertools.count()
+
+
+@dataclass(frozen=True)
+class Core:
+    """Looked up by name, so that a mutated copy takes the real one's place. Hence the ``Any``."""
+
+    modules: dict[str, ModuleType]
+
+    def __getattr__(self, name: str) -> Any:
+        for module in self.modules.values():
+            if hasattr(module, name):
+                return getattr(module, name)
+        raise AttributeError(name)
+
+
+REAL = Core({name: importlib.import_module(f"{PACKAGE}.{name}") for name in MODULES})
+
+
+@contextmanager
+def mutated(module: str, old: str, new: str) -> Generator[Core]:
+    """A private copy of the core in which ``old`` in ``module`` reads ``new``; ``old`` must occur exactly
+    once."""
+    package = f"mutant{next(_serial)}"
+    folder = Path(infer_engine.core.__path__[0])
+    modules: dict[str, ModuleType] = {}
+    try:
+        for name in MODULES:
+            source = (folder / f"{name}.py").read_text()
+            if name == module:
+                if source.count(old) != 1:
+                    raise ValueError(f"{module}.py has {source.count(old)} times: {old!r}")
+                source = source.replace(old, new)
+            copy = ModuleType(f"{package}.{name}")
+            sys.modules[copy.__name__] = copy
+            code = compile(
+                source.replace(f"from {PACKAGE}.", f"from {package}."), f"{package}/{name}.py", "exec"
+            )
+            exec(code, copy.__dict__)
+            modules[name] = copy
+        sys.modules[package] = ModuleType(package)
+        yield Core(modules)
+    finally:
+        for name in [key for key in sys.modules if key.split(".")[0] == package]:
+            del sys.modules[name]

@@ -1,0 +1,47 @@
+"""What a simulated request asks for, and what must become of it."""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from simulation.fake_runner import token_at
+
+
+@dataclass
+class Fate:
+    spec: dict[str, Any]
+    expected: list[int]
+    #: It ends at a stop token, not at its length.
+    stops: bool
+    request: Any = None
+    ended: str | None = None
+    #: The tokens it has while no scheduler holds it; None while one does, and once it has ended.
+    away: list[int] | None = None
+
+
+def draw_fate(draw: random.Random, *, key: int, now_s: float, capacity: int, prompt_share: int) -> Fate:
+    """A request for a pool of ``capacity`` tokens, its prompt mostly within one part in ``prompt_share`` of
+    it; some come late, some bring tokens from elsewhere, some are longer than the pool."""
+    longest = max(1, capacity // prompt_share)
+    prompt = draw.randint(1, longest) if draw.random() < 0.9 else draw.randint(1, capacity + 4)
+    max_tokens = draw.choice([1, 4, 16, 50, draw.randint(1, max(1, capacity // 2))])
+    expected = [token_at(key, position) for position in range(max_tokens)]
+    stops = draw.random() < 0.3
+    stop_token = expected[draw.randrange(max_tokens)]
+    if stops:
+        expected = expected[: expected.index(stop_token) + 1]
+    emitted = draw.randrange(len(expected)) if draw.random() < 0.1 else 0
+    return Fate(
+        spec={
+            "prompt": [key * 1009 + position for position in range(prompt)],
+            "max_tokens": max_tokens,
+            "arrival_s": now_s - (draw.random() if draw.random() < 0.2 else 0.0),
+            "tier": "batch" if draw.random() < 0.25 else "interactive",
+            "priority": draw.choice([0, 0, 0, 0, 1, -1]),
+            "stop_token_ids": frozenset([stop_token] if stops else []),
+            "sampling": key,
+        },
+        expected=expected,
+        stops=stops,
+        away=expected[:emitted],
+    )

@@ -1,0 +1,223 @@
+"""What must be true of every plan, worked out from the requests alone and not from how the scheduler
+decides."""
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from infer_engine.core.admission import LOOK_AHEAD
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the scheduler knew just before a step."""
+
+    queue: list[Any]
+    batch: list[Any]
+    decoding: list[Any]
+
+
+def look(scheduler: Any) -> Before:
+    batch = list(scheduler.running.values())
+    decoding = [request for request in batch if request.total_tokens - request.computed_tokens == 1]
+    return Before(queue=list(scheduler.waiting), batch=batch, decoding=decoding)
+
+
+def importance(request: Any, batch: list[Any]) -> tuple[bool, int, float, int]:
+    """Larger is preempted earlier; of equals the later in the batch."""
+    return (request.tier == "batch", -request.priority, request.arrival_s, batch.index(request))
+
+
+class Oracle:
+    def __init__(self, scheduler: Any) -> None:
+        self.scheduler = scheduler
+        self.passes: dict[str, int] = {}
+        #: Admissions past a blocked head, in all.
+        self.passed = 0
+        #: The largest that was ever allowed: a lowered limit does not undo passes.
+        self.most_passes = scheduler.limits.max_passes
+
+    def check_plan(self, plan: Any, before: Before) -> None:
+        self._check_chunks(plan)
+        self._check_decode(plan, before)
+        self._check_budget_spent(plan)
+        self._check_preempted(plan, before)
+        self._check_exhausted(plan)
+        self._check_admitted(plan)
+        self._check_line(plan, before)
+        self._check_left_waiting(plan)
+        assert plan.chunks or plan.finished, "a step with work moved nothing"
+
+    def _check_chunks(self, plan: Any) -> None:
+        size, budget = self.scheduler.pool.block_size, self.scheduler.limits.token_budget
+        counts = [chunk.count for chunk in plan.chunks]
+        assert all(count > 0 for count in counts), "an empty chunk"
+        assert sum(counts) <= budget, f"{sum(counts)} tokens planned of {budget}"
+        assert sum(counts) == plan.decode_tokens + plan.prefill_tokens, "the plan's sums are wrong"
+        ids = [chunk.request.id for chunk in plan.chunks]
+        assert len(set(ids)) == len(ids), "a request has two chunks"
+        for chunk in plan.chunks:
+            request = chunk.request
+            end = chunk.start + chunk.count
+            assert self.scheduler.running.get(request.id) is request, (
+                f"{request.id} computes but does not run"
+            )
+            assert chunk.start == request.computed_tokens, f"{request.id} computes from {chunk.start}"
+            assert end <= request.total_tokens, f"{request.id} computes tokens it does not have"
+            assert chunk.samples == (end == request.total_tokens), f"{request.id} samples at the wrong moment"
+            assert end <= len(request.block_table) * size, f"{request.id} writes past its blocks"
+
+    def _check_decode(self, plan: Any, before: Before) -> None:
+        chunks = {chunk.request.id: chunk.count for chunk in plan.chunks}
+        for request in before.decoding:
+            if request.state == "running":
+                assert chunks.get(request.id) == 1, f"{request.id} decodes and got no token"
+
+    def _check_budget_spent(self, plan: Any) -> None:
+        """Without a preemption, a prompt is cut only where the budget ends."""
+        cut = [chunk for chunk in plan.chunks if not chunk.samples]
+        if cut and not plan.preempted:
+            spent = sum(chunk.count for chunk in plan.chunks)
+            assert spent == self.scheduler.limits.token_budget, (
+                f"{cut[0].request.id} was cut with budget left"
+            )
+
+    def _check_preempted(self, plan: Any, before: Before) -> None:
+        """The least important went, and only from a full pool, and they stand first in line in order of
+        rank."""
+        scheduler = self.scheduler
+        if not plan.preempted:
+            return
+        assert not plan.admitted, "a step that preempted admitted somebody"
+        staying = list(scheduler.running.values())
+        least = max((importance(request, before.batch) for request in staying), default=None)
+        victims = [scheduler.get(preemption.id) for preemption in plan.preempted]
+        for victim, preemption in zip(victims, plan.preempted, strict=True):
+            assert victim.state == "waiting", f"{victim.id} was preempted and is {victim.state}"
+            assert least is None or importance(victim, before.batch) >= least, (
+                f"{victim.id} went before a lesser one"
+            )
+            assert preemption.freed_blocks > 0
+        for tier in ("interactive", "batch"):
+            first = [victim.id for victim in reversed(victims) if victim.tier == tier]
+            line = [request.id for request in scheduler.waiting if request.tier == tier]
+            assert line[: len(first)] == first, f"the preempted {first} are not first in line"
+
+    def _check_exhausted(self, plan: Any) -> None:
+        for finish in plan.finished:
+            assert (finish.reason, finish.error) == ("error", "kv_exhausted"), f"planning ended {finish}"
+            assert finish.freed_blocks == self.scheduler.pool.total, f"{finish} had not all of the pool"
+            assert finish.generated_tokens > 0
+
+    def _check_admitted(self, plan: Any) -> None:
+        scheduler = self.scheduler
+        pool, limits = scheduler.pool, scheduler.limits
+        used = pool.used - sum(admission.blocks for admission in plan.admitted)
+        running = len(scheduler.running) - len(plan.admitted)
+        for admission in plan.admitted:
+            request = scheduler.get(admission.id)
+            needs = -(-(request.total_tokens + 1) // pool.block_size)
+            assert admission.blocks == len(request.block_table) == needs, (
+                f"{request.id} got {admission.blocks} blocks"
+            )
+            mark = limits.admit_limit if request.tier == "interactive" else limits.batch_limit
+            assert not running or used + needs <= mark, f"{request.id} was admitted past the mark"
+            assert running < limits.max_running, f"{request.id} was admitted beyond max_running"
+            assert admission.resumed == (request.preemptions > 0 or bool(request.output)), (
+                f"{request.id} resumed?"
+            )
+            assert admission.waited_s >= 0
+            used += needs
+            running += 1
+
+    def _check_line(self, plan: Any, before: Before) -> None:
+        """First come, first admitted, but for a bounded number of passes; batch never before interactive."""
+        admitted = {admission.id for admission in plan.admitted}
+        for tier in ("interactive", "batch"):
+            line = [request for request in before.queue if request.tier == tier]
+            head = next((request for request in line if request.id not in admitted), None)
+            if head is None:
+                continue
+            passed = sum(request.id in admitted for request in line[line.index(head) :])
+            self.passed += passed
+            self.passes[head.id] = self.passes.get(head.id, 0) + passed
+            assert self.passes[head.id] <= self.most_passes, (
+                f"{head.id} was passed {self.passes[head.id]} times"
+            )
+            if tier == "interactive":
+                batch = [
+                    request.id
+                    for request in before.queue
+                    if request.tier == "batch" and request.id in admitted
+                ]
+                assert not batch, f"{batch} admitted while {head.id} waits"
+        for request_id in admitted:
+            self.passes.pop(request_id, None)
+
+    def _check_left_waiting(self, plan: Any) -> None:
+        """Nobody waits who could run: the first in line is really blocked, and everybody's reason is true.
+        All of a long queue are asked only every fourth step."""
+        scheduler = self.scheduler
+        counts: dict[str, int] = {}
+        left = scheduler.limits.token_budget - sum(chunk.count for chunk in plan.chunks)
+        ahead: set[str] = set()
+        whole = plan.step % 4 == 0
+        for request in islice(scheduler.waiting, None if whole else 3):
+            reason, behind = scheduler.admission.reason(request)
+            counts[reason] = counts.get(reason, 0) + 1
+            self._check_reason(request, reason, behind, left, plan, ahead)
+            ahead.add(request.id)
+        if whole:
+            assert counts == scheduler.admission.reason_counts(), (
+                "the counts of reasons are not those of the rows"
+            )
+
+    def _check_reason(
+        self, request: Any, reason: str, behind: str | None, left: int, plan: Any, ahead: set[str]
+    ) -> None:
+        scheduler = self.scheduler
+        pool, limits = scheduler.pool, scheduler.limits
+        needs = -(-(request.total_tokens + 1) // pool.block_size)
+        mark = (
+            limits.admit_limit
+            if request.tier == "interactive"
+            else min(limits.batch_limit, limits.admit_limit)
+        )
+        truth = {
+            "kv": needs > pool.free or bool(plan.preempted),
+            "headroom": needs <= pool.free and bool(scheduler.running) and pool.used + needs > mark,
+            "slots": len(scheduler.running) >= limits.max_running,
+            "token_budget": left == 0,
+            "behind": behind in ahead,
+            "tier": request.tier == "batch" and scheduler.waiting.count("interactive") > 0,
+        }
+        # A request that was looked at early may have been short of free blocks only later, or the other way
+        # round.
+        if reason == "headroom" and needs > pool.free:
+            truth["headroom"] = True
+        assert truth[reason], f"{request.id} waits for {reason}, which is not so"
+        if reason == "behind" and not truth["kv"] and (not scheduler.running or pool.used + needs <= mark):
+            spent = self.passes.get(behind or "", 0) >= limits.max_passes
+            looked_at = len(ahead) + len(plan.admitted) <= LOOK_AHEAD
+            assert spent or not looked_at, f"{request.id} fits and nothing but its place holds it back"
+        assert (behind is not None) == (reason == "behind")
+
+
+def check_map(core: Any, scheduler: Any) -> None:
+    """The block map says of every block what the tables say and covers the pool once; the rows are all
+    requests."""
+    owners: dict[int, tuple[str, ...]] = {}
+    for request in scheduler.running.values():
+        for block in request.block_table:
+            owners[block] = (*owners.get(block, ()), request.id)
+    position = 0
+    for run in core.block_runs(scheduler):
+        assert run.first == position
+        assert run.count > 0
+        position += run.count
+        for block in range(run.first, position):
+            assert run.owners == owners.get(block, ()), f"block {block} has other owners"
+            assert run.state == ("used" if block in owners else "free")
+    assert position == scheduler.pool.total
+    shown = [row.id for row in core.rows(scheduler)]
+    assert shown == [*scheduler.running, *(request.id for request in scheduler.waiting)]

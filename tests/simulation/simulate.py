@@ -1,0 +1,323 @@
+"""The core under random fire: arrivals, aborts, limit changes, closing and opening, drawn from one seed.
+
+After every step the invariants and the oracle are asked, and every request must end exactly once with exactly
+its tokens. ``python tests/simulation/simulate.py --seed 7`` replays a seed, ``--minutes 60`` runs seed after
+seed.
+"""
+
+import argparse
+import random
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from simulation.core_modules import REAL, Core
+from simulation.fake_runner import FakeRunner
+from simulation.fates import Fate, draw_fate
+from simulation.oracle import Oracle, check_map, look
+from simulation.tally import Tally
+
+#: Arrivals per tick.
+MOODS = {"quiet": 0.05, "steady": 0.4, "burst": 1.5, "long": 0.3}
+
+
+class SimulationError(AssertionError):
+    """Something does not hold. The text ends with the command that replays it."""
+
+
+class Simulation:
+    def __init__(self, seed: int, core: Core = REAL) -> None:
+        self.seed = seed
+        self.core = core
+        self.random = random.Random(seed)
+        draw = self.random
+        self.block_size = draw.choice([1, 2, 4, 16])
+        self.blocks = draw.choice([3, 8, 16, 24, 40, 64])
+        self.context = draw.choice(
+            [self.blocks * self.block_size // 2 + 2, self.blocks * self.block_size * 2]
+        )
+        #: Prompts take at most one part in so many of the pool; small ones that grow long make for
+        #: preemption.
+        self.prompt_share = draw.choice([2, 6, 20])
+        self.pool = core.BlockPool(self.blocks, self.block_size)
+        self.scheduler = core.Scheduler(self.pool, self._limits(), self.context)
+        self.runner = FakeRunner(self.blocks, self.block_size)
+        self.oracle = Oracle(self.scheduler)
+        self.now_s = 0.0
+        self.mood = "steady"
+        self.fates: dict[str, Fate] = {}
+        self.live: list[str] = []
+        self.digest = 0
+        self.tally = Tally()
+
+    def run(self, steps: int) -> Tally:
+        """``steps`` ticks of fire, then quiet until everything has ended."""
+        try:
+            for _ in range(steps):
+                self._tick()
+            self._drain()
+        except Exception as error:
+            where = f"seed {self.seed}, step {self.tally.steps}"
+            replay = f"python tests/simulation/simulate.py --seed {self.seed} --steps {steps}"
+            raise SimulationError(f"{where}: {type(error).__name__}: {error}\nreplay: {replay}") from error
+        return self.tally
+
+    # --- one tick ------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        draw = self.random
+        self.now_s += draw.choice([0.0, 0.001, 0.03, 3600.0 if draw.random() < 0.01 else 0.02])
+        if draw.random() < 0.01:
+            self.mood = draw.choice(list(MOODS))
+        for _ in range(self._arrivals()):
+            self._arrive()
+        if draw.random() < 0.04:
+            self._abort()
+        if draw.random() < 0.02:
+            self._change_limits()
+        if draw.random() < (0.005 if self.scheduler.admission_open else 0.05):
+            self._close_or_open()
+        self._step()
+
+    def _arrivals(self) -> int:
+        rate = MOODS[self.mood]
+        return int(rate) + (self.random.random() < rate % 1)
+
+    def _step(self) -> None:
+        if not self.scheduler.has_work:
+            return
+        before = look(self.scheduler)
+        plan = self.scheduler.step(self.now_s)
+        self.oracle.check_plan(plan, before)
+        self._check()
+        for finish in plan.finished:
+            self._ended(finish)
+        self.tally.admitted_past_a_head = self.oracle.passed
+        tokens = self.runner.execute(plan)
+        if self.random.random() < 0.03:
+            self._abort()
+        for finish in self.scheduler.commit(tokens, self.now_s):
+            self._ended(finish)
+        self._check()
+        self.tally.steps += 1
+        self.tally.tokens += len(tokens)
+        self.tally.preemptions += len(plan.preempted)
+        self._note(
+            [(c.request.id, c.start, c.count, c.request.block_table[-1]) for c in plan.chunks],
+            [a.id for a in plan.admitted],
+            [p.id for p in plan.preempted],
+            sorted(tokens.items()),
+        )
+        if plan.step % 16 == 0:
+            check_map(self.core, self.scheduler)
+            self.tally.reasons.update(self.scheduler.admission.reason_counts())
+
+    def _note(self, *what: object) -> None:
+        self.digest = zlib.crc32(repr(what).encode(), self.digest)
+
+    def _check(self) -> None:
+        found = self.core.violations(self.scheduler)
+        assert not found, "; ".join(found)
+
+    # --- requests ------------------------------------------------------------------------------------------
+
+    def _arrive(self) -> None:
+        """Mostly a new request; sometimes one that was handed back comes again, a duplicate, or one too
+        long."""
+        draw = self.random
+        away = [request_id for request_id, fate in self.fates.items() if fate.away is not None]
+        if away and draw.random() < 0.5:
+            self._add(draw.choice(away))
+        elif self.live and draw.random() < 0.05:
+            self._add_duplicate(draw.choice(self.live))
+        else:
+            request_id = f"q{len(self.fates)}"
+            self.fates[request_id] = draw_fate(
+                draw,
+                key=len(self.fates),
+                now_s=self.now_s,
+                capacity=self.blocks * self.block_size,
+                prompt_share=1 if self.mood == "long" else self.prompt_share,
+            )
+            self._add(request_id)
+
+    def _add(self, request_id: str) -> None:
+        """Hand it to the scheduler with the tokens it has; whatever is refused must be refused rightly."""
+        fate = self.fates[request_id]
+        request = self.core.Request(id=request_id, output=list(fate.away or []), **fate.spec)
+        scheduler = self.scheduler
+        needs = -(-(request.total_tokens + 1) // self.block_size)
+        never = needs > self.blocks or len(request.prompt) + request.max_tokens > self.context
+        code = self._refusal_of(request)
+        if never:
+            want = "never_fits"
+        elif not scheduler.admission_open:
+            want = "admission_closed"
+        else:
+            full = len(scheduler.waiting) - (code is None) >= scheduler.limits.max_waiting
+            want = "queue_full" if full else None
+        assert code == want, f"{request_id} was refused with {code}, not {want}"
+        if code is None:
+            fate.away = None
+            fate.request = request
+            self.live.append(request_id)
+            self.tally.requests += 1
+        elif code == "never_fits" or self.random.random() < 0.5:
+            fate.away = None
+            fate.ended = "refused"
+
+    def _add_duplicate(self, request_id: str) -> None:
+        code = self._refusal_of(self.core.Request(id=request_id, **self.fates[request_id].spec))
+        assert code in ("duplicate_id", "never_fits"), f"{request_id} was taken twice"
+
+    def _refusal_of(self, request: Any) -> str | None:
+        """Add it; the code if it was refused."""
+        try:
+            self.scheduler.add(request, self.now_s)
+        except self.core.Refusal as refusal:
+            self.tally.refused[refusal.code] += 1
+            return refusal.code
+        return None
+
+    def _abort(self) -> None:
+        """Any id in any state, and some that there never were; a second time does nothing."""
+        draw = self.random
+        known = list(self.fates)[-200:]
+        target = draw.choice([*self.live, *draw.sample(known, min(2, len(known))), "nobody"])
+        alive = self.scheduler.get(target) is not None
+        held = self.pool.used
+        reason = draw.choice(["cancelled", "cancelled", "stop"])
+        finish = self.scheduler.abort(target, reason)
+        assert (finish is not None) == alive
+        if finish is not None:
+            assert finish.reason == reason
+            assert self.pool.used == held - finish.freed_blocks, "an aborted request kept blocks"
+            self._ended(finish, aborted=True)
+        assert self.scheduler.abort(target) is None
+        self._check()
+
+    def _ended(self, finish: Any, aborted: bool = False) -> None:
+        fate = self.fates[finish.id]
+        assert fate.ended is None, f"{finish.id} ended twice: {fate.ended}, {finish.reason}"
+        fate.ended = finish.reason
+        self.live.remove(finish.id)
+        self.tally.finished[finish.reason] += 1
+        output = fate.request.output
+        assert output == fate.expected[: len(output)], f"{finish.id} lost or repeated tokens"
+        assert finish.generated_tokens == len(output)
+        whole = len(output) == len(fate.expected)
+        if aborted:
+            assert not whole, f"{finish.id} was complete and had not ended"
+        elif finish.reason == "error":
+            tokens = len(fate.spec["prompt"]) + finish.generated_tokens
+            assert tokens == self.blocks * self.block_size + 1, f"{finish.id} ended with room for more"
+        else:
+            assert finish.reason == ("stop" if fate.stops else "length")
+            assert whole, f"{finish.id} ended with {len(output)} of {len(fate.expected)} tokens"
+
+    # --- the operator --------------------------------------------------------------------------------------
+
+    def _limits(self) -> Any:
+        draw = self.random
+        max_running = draw.choice([1, 2, 4, 8, 16])
+        return self.core.Limits(
+            admit_limit=draw.choice(
+                [self.blocks, self.blocks, self.blocks * 9 // 10, draw.randint(0, self.blocks)]
+            ),
+            batch_limit=draw.choice([self.blocks, self.blocks * 65 // 100, draw.randint(0, self.blocks)]),
+            max_running=max_running,
+            token_budget=max_running + draw.choice([0, 1, 8, 50, 500]),
+            max_waiting=draw.choice([2, 10, 40]),
+            max_passes=draw.choice([0, 1, 3, 8]),
+        )
+
+    def _change_limits(self) -> None:
+        """Some of them, sometimes to what is not allowed: then nothing may change."""
+        draw = self.random
+        new = self._limits()
+        names = ["admit_limit", "batch_limit", "max_running", "token_budget", "max_waiting", "max_passes"]
+        changes = {name: getattr(new, name) for name in draw.sample(names, draw.randint(1, 6))}
+        if draw.random() < 0.1:
+            changes["admit_limit"] = draw.choice([-1, self.blocks + 1])
+        old = self.scheduler.limits
+        running = len(self.scheduler.running)
+        merged = {name: changes.get(name, getattr(old, name)) for name in names}
+        budget_covers_batch = merged["token_budget"] >= max(merged["max_running"], running)
+        allowed = budget_covers_batch and 0 <= merged["admit_limit"] <= self.blocks
+        try:
+            before, after = self.scheduler.set_limits(**changes)
+            assert allowed, f"{changes} were accepted"
+            assert before == old
+            assert {name: getattr(after, name) for name in names} == merged
+        except self.core.LimitsError:
+            assert not allowed, f"{changes} were refused"
+            assert self.scheduler.limits is old
+        assert len(self.scheduler.running) == running, "a limit evicted somebody"
+        self.oracle.most_passes = max(self.oracle.most_passes, self.scheduler.limits.max_passes)
+
+    def _close_or_open(self) -> None:
+        if not self.scheduler.admission_open:
+            self.scheduler.open_admission()
+            return
+        queue = list(self.scheduler.waiting)
+        handed_back = self.scheduler.close_admission()
+        assert handed_back == queue, "the queue was handed back in another order"
+        assert len(self.scheduler.waiting) == 0
+        for request in handed_back:
+            fate = self.fates[request.id]
+            assert request.output == fate.expected[: len(request.output)], (
+                f"{request.id} lost or repeated tokens"
+            )
+            assert len(request.output) < len(fate.expected)
+            fate.away = list(request.output)
+            self.tally.handed_back_with_tokens += bool(request.output)
+            self.live.remove(request.id)
+            self.oracle.passes.pop(request.id, None)
+        self._check()
+
+    def _drain(self) -> None:
+        """Nothing more arrives: all must end, in a number of steps that bounds the work left."""
+        self.scheduler.open_admission()
+        work = sum(r.total_tokens + r.max_tokens for r in map(self.scheduler.get, self.live))
+        deadline = self.tally.steps + 100 + 4 * work
+        while self.scheduler.has_work:
+            assert self.tally.steps < deadline, f"{len(self.live)} requests do not come to an end"
+            self.now_s += 0.01
+            self._step()
+        assert not self.live
+        unfinished = [key for key, fate in self.fates.items() if fate.ended is None and fate.away is None]
+        assert not unfinished, f"never ended: {unfinished[:8]}"
+        assert (self.pool.free, self.pool.used) == (self.pool.total, 0), "blocks were lost"
+        self._note(self.tally.steps, sorted(self.tally.finished.items()))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
+    parser.add_argument("--steps", type=int, default=2000, help="ticks per seed (default 2000)")
+    parser.add_argument("--minutes", type=float, default=0.0, help="go on with the next seeds for so long")
+    options = parser.parse_args()
+    total, seed, began = Tally(), options.seed, time.monotonic()
+    while True:
+        simulation = Simulation(seed)
+        try:
+            total.add(simulation.run(options.steps))
+        except SimulationError as error:
+            print(error, file=sys.stderr)
+            return 1
+        seed += 1
+        if time.monotonic() - began >= options.minutes * 60:
+            break
+    print(f"seeds {options.seed}..{seed - 1}: {total}, last digest {simulation.digest:08x}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Shows a prepared picture in the real console, for screenshots and for tests in a pseudo-terminal:
+
+``PYTHONPATH=tests python -m support.demo [incident|small|quiet|starting|hostile|benign|crash] [theme]``
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from infer_console.ui.app import ConsoleApp
+from infer_console.ui.backpressure import is_behind
+from infer_console.ui.leaving import TerminalGuard
+from infer_console.ui.screens.base import ConsoleScreen
+from infer_console.view.look import ScreenName
+from support import pictures
+from support.fake_collector import FakeCollector
+from support.hostile_pictures import STREAM, hostile_incident
+
+PICTURES = {
+    "incident": pictures.incident,
+    "small": pictures.small,
+    "quiet": pictures.quiet,
+    "starting": pictures.starting,
+}
+#: What the last picture of a parade is called.
+DONE = "parade-is-over"
+
+
+class DemoApp(ConsoleApp):
+    """Its clock stands at the picture's moment."""
+
+    def now(self) -> float:
+        return pictures.NOW
+
+
+class ParadeApp(DemoApp):
+    """Shows the incident with one text after the other in every user's field, each as a stream and on
+    one of the other two screens; then the plain one."""
+
+    def __init__(self, texts: Sequence[str], collector: FakeCollector) -> None:
+        super().__init__(collector, theme="dark", guard=TerminalGuard())
+        self._fake = collector
+        acts: list[tuple[ScreenName, str]] = [("fleet", text) for text in texts[0::2]]
+        acts += [("replica", text) for text in texts[1::2]]
+        acts += [("streams", text) for text in texts]
+        self._acts = iter(acts)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_timer(0.2, self._next)
+
+    def _next(self) -> None:
+        """One picture; the next one when this one has been written."""
+        screen = self.screen
+        if is_behind(self) or not isinstance(screen, ConsoleScreen):
+            self.set_timer(0.01, self._next)
+            return
+        wanted, text = next(self._acts, ("fleet", DONE))
+        if screen.name_in_look != wanted:
+            self.go(wanted)
+        self.look.zoomed = STREAM
+        self._fake.show(pictures.incident() if text == DONE else hostile_incident(text))
+        self.frame()
+        if text == DONE:
+            self.say(f"{DONE} caught {self.output_filter.caught}")
+        else:
+            self.call_after_refresh(self._next)
+
+
+class CrashingCollector(FakeCollector):
+    """Raises an error with hostile text as soon as a replica is looked at."""
+
+    def set_interest(self, replicas: Iterable[str], detail: Sequence[str] = ("roster", "blocks")) -> None:
+        if tuple(replicas):
+            secret = "a local variable"
+            raise ValueError("\x1b]52;c;eA==\x07 and \u202e bidi" + secret[:0])
+
+
+def demo_app(what: str, theme: str | None = None) -> DemoApp:
+    guard = TerminalGuard()
+    if what == "crash":
+        return DemoApp(CrashingCollector(pictures.incident()), theme=theme, guard=guard)
+    app = DemoApp(FakeCollector(PICTURES[what]()), theme=theme, guard=guard)
+    app.look.replica = "r2" if what == "incident" else "r0"
+    return app
+
+
+def parade(what: str) -> ParadeApp:
+    from hostile.corpus import CORPUS
+
+    texts = CORPUS if what == "hostile" else ("text one", "text two", "text three")
+    app = ParadeApp(texts, FakeCollector(pictures.incident()))
+    app.look.replica = "r2"
+    return app
+
+
+def main(what: str = "incident", theme: str | None = None) -> int:
+    app = parade(what) if what in ("hostile", "benign") else demo_app(what, theme)
+    app.run(mouse=False)
+    return app.return_code or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

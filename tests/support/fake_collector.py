@@ -1,0 +1,72 @@
+"""A collector that shows given pictures and records what it is asked. It is below the Picture seam: the UI
+above it is the real one."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+
+from infer_console.state.picture import Picture
+from infer_engine.protocol import Command, CommandResult, Effect, Operation, Problem
+
+Answer = CommandResult | Problem
+
+
+class FakeCollector:
+    """``show`` gives a new picture; ``answer`` may be replaced to refuse."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+        self._wake: Callable[[], None] | None = None
+        self.interest: tuple[str, ...] = ()
+        self.streams: tuple[str, ...] = ()
+        self.commands: list[tuple[Command, str | None]] = []
+        self.answer: Callable[[Command, str | None], Answer] = self._accept
+
+    @property
+    def picture(self) -> Picture:
+        return self._picture
+
+    @property
+    def applied(self) -> list[tuple[Command, str | None]]:
+        return [(command, target) for command, target in self.commands if not command.dry_run]
+
+    def show(self, picture: Picture) -> None:
+        self._picture = picture
+        if self._wake is not None:
+            self._wake()
+
+    def on_picture(self, wake: Callable[[], None] | None) -> None:
+        self._wake = wake
+
+    def set_interest(self, replicas: Iterable[str], detail: Sequence[str] = ("roster", "blocks")) -> None:
+        self.interest = tuple(replicas)
+
+    def watch_streams(self, requests: Iterable[str]) -> None:
+        self.streams = tuple(requests)
+
+    def command(self, command: Command, target: str | None = None) -> "Future[Answer]":
+        self.commands.append((command, target))
+        future: Future[Answer] = Future()
+        future.set_result(self.answer(command, target))
+        return future
+
+    def _accept(self, command: Command, target: str | None) -> Answer:
+        kind = type(command).__name__.lower()
+        effect = Effect(summary=[f"the server says what {kind} of {target or 'the fleet'} will do"])
+        if command.dry_run:
+            return CommandResult(operation=None, effect=effect)
+        operation = Operation(
+            id="op-7", kind=kind, target=target or "fleet", phase="running", started_at=time.time()
+        )
+        return CommandResult(operation=operation, effect=effect)
+
+
+def aged_now(picture: Picture) -> Picture:
+    """The picture as if it were of this moment."""
+    shift = time.time() - picture.at
+    events = tuple(
+        dataclasses.replace(event, at=event.at + shift) if dataclasses.is_dataclass(event) else event
+        for event in picture.events
+    )
+    return dataclasses.replace(picture, at=picture.at + shift, events=events)

@@ -1,0 +1,86 @@
+"""The incident with hostile text in every field that somebody else fills: users, clients, the server, other consoles."""
+
+import dataclasses
+
+import msgspec
+from infer_engine.protocol import Alarm, Operation, RequestRow
+from support import pictures
+
+from infer_console.state.picture import Link, Picture, ReplicaPicture, StreamPicture
+
+STREAM = "7f3a91"
+
+
+def hostile_incident(text: str) -> Picture:
+    """Ids stay as they are (the server makes them); everything else is ``text``."""
+    picture = pictures.incident()
+    assert picture.fleet is not None
+    assert picture.totals is not None
+    fleet = msgspec.structs.replace(
+        picture.fleet,
+        name=text,
+        model=text,
+        version=text,
+        gateway=msgspec.structs.replace(picture.fleet.gateway, url=text),
+        traffic=msgspec.structs.replace(
+            picture.fleet.traffic, running=True, profile=text, stopped_because=text
+        ),
+    )
+    totals = msgspec.structs.replace(picture.totals, waiting_reasons={text: 3}, finished={text: 4})
+    events = tuple(
+        msgspec.structs.replace(event, tenant=text, reason=text, message=text, actor=text)
+        for event in picture.events
+    )
+    operations = tuple(_operation(operation, text) for operation in picture.operations)
+    alarms = tuple(_alarm(alarm, text) for alarm in picture.alarms)
+    return dataclasses.replace(
+        picture,
+        link=Link(text, "live", age_s=0.2, message=text),
+        fleet=fleet,
+        totals=totals,
+        events=events,
+        operations=operations,
+        alarms=alarms,
+        replicas={id: _replica(replica, text) for id, replica in picture.replicas.items()},
+        streams={STREAM: StreamPicture(STREAM, text, 12, 3, 0.04, None)},
+        server_version=text,
+        held=(_row(pictures.QUEUE[0], text),),
+        streams_message="",
+    )
+
+
+def hostile_ids(text: str) -> Picture:
+    """The ids too, as if the server itself were hostile."""
+    picture = hostile_incident(text)
+    row = msgspec.structs.replace(pictures.ROSTER[0], id=text, behind=text, tenant=text)
+    replica = picture.replicas["r2"]
+    status = msgspec.structs.replace(replica.status, id=text)
+    events = tuple(
+        msgspec.structs.replace(event, request=text, replica=text, to_replica=text, operation=text)
+        for event in picture.events
+    )
+    hostile = ReplicaPicture(status, {text: row}, (text,), replica.blocks, at=replica.at)
+    streams = {text: StreamPicture(text, text, 1)}
+    return dataclasses.replace(picture, events=events, replicas={text: hostile}, streams=streams)
+
+
+def _row(row: RequestRow, text: str) -> RequestRow:
+    return msgspec.structs.replace(row, tenant=text, client_id=text)
+
+
+def _replica(replica: ReplicaPicture, text: str) -> ReplicaPicture:
+    status = msgspec.structs.replace(
+        replica.status, error=text if replica.status.id == "r2" else None, device=text, dtype=text
+    )
+    rows = {id: _row(row, text) for id, row in replica.rows.items()}
+    return dataclasses.replace(replica, status=status, rows=rows)
+
+
+def _operation(operation: Operation, text: str) -> Operation:
+    return msgspec.structs.replace(
+        operation, actor=text, reason=text, message=text, blocked_by=[text], params={"mode": text, text: text}
+    )
+
+
+def _alarm(alarm: Alarm, text: str) -> Alarm:
+    return msgspec.structs.replace(alarm, text=text, action=text, rule=text)

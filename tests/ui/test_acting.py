@@ -1,0 +1,263 @@
+"""Keys that act: dialog, prediction, command, result."""
+
+import dataclasses
+
+import pytest
+from infer_console.state.picture import Link, ReplicaPicture
+from infer_engine.protocol import (
+    Cancel,
+    Command,
+    CommandResult,
+    Drain,
+    Effect,
+    Inject,
+    Operation,
+    Problem,
+    SetHeadroom,
+    StopInjection,
+    Undrain,
+)
+from support import pictures
+from support.pilot import Driven, drive
+
+
+async def open_on(driven: Driven, key: str, title: str) -> None:
+    await driven.press(key)
+    await driven.wait_for(title)
+    await driven.wait_for("the server's prediction")
+
+
+async def test_drain_asks_predicts_applies_and_follows() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "D", "Drain r2")
+        assert "the server says what drain of r2 will do" in driven.text
+        dry, target = driven.collector.commands[0]
+        assert isinstance(dry, Drain)
+        assert dry.dry_run
+        assert target == "r2"
+        assert driven.collector.applied == []
+        await driven.press("enter")
+        await driven.wait_for("✓ the server says what drain of r2 will do")
+        command, target = driven.collector.applied[0]
+        assert isinstance(command, Drain)
+        assert (command.mode, command.deadline_s, command.force, target) == ("wait", 300.0, False, "r2")
+        assert command.actor
+        drain = Operation(
+            id="op-7", kind="drain", target="r2", phase="running", started_at=0, done=3, total=9
+        )
+        await driven.show(dataclasses.replace(pictures.incident(), operations=(drain,)))
+        await driven.wait_for("3/9")
+        await driven.press("escape")
+        await driven.wait("the dialog gone", lambda: "Drain r2" not in driven.text)
+
+
+async def test_the_dialog_holds_on_to_its_id() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "D", "Drain r2")
+        alone = {id: replica for id, replica in pictures.incident_replicas().items() if id != "r3"}
+        await driven.show(dataclasses.replace(pictures.incident(), replicas=alone, alarms=()))
+        assert "Drain r2" in driven.text
+        await driven.press("enter")
+        await driven.wait("the command", lambda: driven.collector.applied)
+        assert driven.collector.applied[0][1] == "r2"
+
+
+async def test_parameters_are_edited_and_asked_about_again() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "D", "Drain r2")
+        await driven.press("right")
+        await driven.wait_for("destroys work")
+        await driven.press("down", "4", "5", "s")
+        await driven.wait(
+            "the new question",
+            lambda: isinstance(last := driven.collector.commands[-1][0], Drain) and last.deadline_s == 45,
+        )
+        last = driven.collector.commands[-1][0]
+        assert isinstance(last, Drain)
+        assert last.mode == "cancel"
+
+
+async def test_what_destroys_work_waits_for_a_second_word() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "D", "Drain r2")
+        await driven.press("right", "enter")
+        assert driven.collector.applied == []
+        assert "▸[ Close ]" in driven.text
+        await driven.press("right", "enter")
+        await driven.wait("the command", lambda: driven.collector.applied)
+
+
+async def test_force_wants_the_id_typed() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "D", "Drain r2")
+        await driven.press("down", "down", "down", "space")
+        await driven.wait_for("type the id")
+        await driven.press("up", "up", "up", "up", "enter")
+        await driven.wait_for("with the id r2 typed to confirm")
+        assert driven.collector.applied == []
+        await driven.press("down", "down", "down", "down", "down")
+        driven.app.look.filter = ""
+        while "▸ force" not in driven.text:
+            await driven.press("up")
+        await driven.type("r2")
+        await driven.press("down", "down", "down", "enter")
+        await driven.wait("the command", lambda: driven.collector.applied)
+        command = driven.collector.applied[0][0]
+        assert isinstance(command, Drain)
+        assert command.force
+
+
+async def test_headroom_by_arrows_and_digits_for_one_or_all() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "H", "Headroom r2")
+        assert "10%" in driven.text
+        await driven.press("right", "right")
+        await driven.wait_for("12%")
+        await driven.type("25")
+        await driven.press("down", "down", "down", "right")
+        await driven.wait_for("the whole fleet")
+        await driven.press("enter")
+        await driven.wait("the command", lambda: driven.collector.applied)
+        command, target = driven.collector.applied[0]
+        assert isinstance(command, SetHeadroom)
+        assert (command.percent, command.replica, target) == (25.0, None, None)
+
+
+async def test_a_value_that_does_not_fit_is_named() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "H", "Headroom r2")
+        await driven.type("250")
+        await driven.press("enter")
+        await driven.wait_for("headroom: '250' was given, allowed is 0% to 100%")
+        assert driven.collector.applied == []
+
+
+async def test_inject_and_stop() -> None:
+    async with drive(pictures.quiet()) as driven:
+        await open_on(driven, "I", "Inject test traffic")
+        await driven.press("down", "right", "down", "right", "enter")
+        await driven.wait("the command", lambda: driven.collector.applied)
+        command, _ = driven.collector.applied[0]
+        assert isinstance(command, Inject)
+        assert (command.profile, command.rate_per_s, command.duration_s) == ("chat", 2.0, 120.0)
+        await driven.press("enter")
+        await driven.show(pictures.small())
+        await open_on(driven, "I", "Stop test traffic")
+        await driven.press("enter")
+        await driven.wait("the stop", lambda: len(driven.collector.applied) == 2)
+        assert isinstance(driven.collector.applied[1][0], StopInjection)
+
+
+async def test_cancel_starts_on_close() -> None:
+    async with drive(pictures.incident()) as driven:
+        driven.app.look.replica = "r2"
+        await driven.press("2")
+        await driven.wait_for("ROSTER")
+        await driven.press("j", "j")
+        await open_on(driven, "X", "Cancel 7e0b12")
+        await driven.press("enter")
+        await driven.wait("the dialog gone", lambda: "Cancel 7e0b12" not in driven.text)
+        assert driven.collector.applied == []
+        await open_on(driven, "X", "Cancel 7e0b12")
+        await driven.press("right", "enter")
+        await driven.wait("the command", lambda: driven.collector.applied)
+        command, target = driven.collector.applied[0]
+        assert isinstance(command, Cancel)
+        assert target == "7e0b12"
+
+
+async def test_cancel_says_so_when_its_request_has_just_ended() -> None:
+    async with drive(pictures.incident()) as driven:
+        driven.app.look.replica = "r2"
+        await driven.press("2")
+        await driven.wait_for("ROSTER")
+        await driven.press("j")
+        picture = pictures.incident()
+        replica = picture.replicas["r2"]
+        order = tuple(id for id in replica.order if id != "7e0c44")
+        rows = {id: replica.rows[id] for id in order}
+        gone = ReplicaPicture(replica.status, rows, order, replica.blocks)
+        await driven.show(dataclasses.replace(picture, replicas=picture.replicas | {"r2": gone}))
+        await driven.press("X")
+        await driven.wait_for("no request is selected")
+        assert driven.collector.commands == []
+
+
+async def test_undrain_where_it_makes_sense() -> None:
+    async with drive(pictures.incident()) as driven:
+        await open_on(driven, "U", "Undrain r3")
+        await driven.press("enter")
+        await driven.wait("the command", lambda: driven.collector.applied)
+        assert isinstance(driven.collector.applied[0][0], Undrain)
+        await driven.press("enter", "j", "U")
+        await driven.wait_for("r2 is ready, not draining or drained")
+
+
+async def test_a_refusal_is_shown_and_loses_nothing() -> None:
+    def refuse(command: Command, target: str | None) -> CommandResult | Problem:
+        if command.dry_run:
+            return CommandResult(
+                operation=None, effect=Effect(summary=["fine"], warnings=["r2 is the last of its kind"])
+            )
+        return Problem(status=409, code="last_ready", title="The last ready replica.", numbers={"ready": 1.0})
+
+    async with drive(pictures.incident()) as driven:
+        driven.collector.answer = refuse
+        await driven.press("j")
+        await open_on(driven, "D", "Drain r2")
+        assert "△ r2 is the last of its kind" in driven.text
+        await driven.press("enter")
+        await driven.wait_for("▲ The last ready replica.")
+        assert "ready 1" in driven.text
+        assert "Drain r2" in driven.text
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(409, "the server would refuse"), (503, "from what is on the screen")]
+)
+async def test_a_prediction_may_fail(status: int, words: str) -> None:
+    async with drive(pictures.incident()) as driven:
+        driven.collector.answer = lambda command, target: Problem(status=status, code="no", title="No.")
+        await driven.press("j", "D")
+        await driven.wait_for(words)
+        await driven.wait_for("No.")
+
+
+async def test_read_only_sends_nothing() -> None:
+    async with drive(pictures.incident(read_only=True)) as driven:
+        await driven.press("D")
+        await driven.wait_for("this console is read-only")
+        assert driven.collector.commands == []
+
+
+async def test_a_stale_view_allows_what_reduces_risk_only() -> None:
+    stale = pictures.incident(link=Link("unix:///x", "stale", age_s=9.0))
+    async with drive(stale) as driven:
+        assert "STALE 9.0s" in driven.text
+        await driven.press("H")
+        await driven.wait_for("the view is 9 s old")
+        await driven.press("j")
+        await driven.press("D")
+        await driven.wait_for("what is shown may have changed")
+
+
+async def test_user_text_never_stands_in_a_dialog() -> None:
+    async with drive(pictures.incident()) as driven:
+        driven.app.look.replica = "r2"
+        await driven.press("2")
+        await driven.wait_for("ROSTER")
+        await open_on(driven, "X", "Cancel 7f3a91")
+        box = [
+            line[line.index("│") : line.rindex("│")]
+            for line in driven.lines
+            if line.count("│") >= 2 and "┌" not in line
+        ]
+        assert box
+        assert not any("acme" in line for line in box)

@@ -1,0 +1,96 @@
+"""The console in a real pseudo-terminal: how it starts, and how it leaves."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from support.terminal import Terminal
+
+pytestmark = pytest.mark.terminal
+TESTS = Path(__file__).parents[1]
+LEFT_ALTERNATE_SCREEN, CURSOR_SHOWN = b"\x1b[?1049l", b"\x1b[?25h"
+
+
+def console(what: str = "incident", columns: int = 120, rows: int = 36) -> Terminal:
+    argv = [sys.executable, "-m", "support.demo", what]
+    return Terminal(argv, columns=columns, rows=rows, env={"PYTHONPATH": str(TESTS)}, cwd=TESTS)
+
+
+def assert_terminal_is_as_before(terminal: Terminal) -> None:
+    assert terminal.tty_now() == terminal.tty_before
+    assert LEFT_ALTERNATE_SCREEN in terminal.raw
+    assert CURSOR_SHOWN in terminal.raw
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(120, 36), (80, 24)])
+def test_it_is_drawn_and_quits(columns: int, rows: int) -> None:
+    with console("incident", columns, rows) as terminal:
+        terminal.wait_for("RUN 186")
+        terminal.wait_for("q quit")
+        lines = terminal.lines()
+        assert "LIVE" in lines[0]
+        assert "q quit" in lines[-1]
+        terminal.send("2")
+        terminal.wait_for("ROSTER 9")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert_terminal_is_as_before(terminal)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
+    with console() as terminal:
+        terminal.wait_for("RUN 186")
+        os.kill(terminal.pid, number)
+        assert terminal.wait_exit() == 128 + number
+        assert_terminal_is_as_before(terminal)
+
+
+def test_a_crash_prints_a_plain_traceback() -> None:
+    with console("crash") as terminal:
+        terminal.wait_for("RUN 186")
+        terminal.send("2")
+        assert terminal.wait_exit() == 1
+        assert_terminal_is_as_before(terminal)
+        after = bytes(terminal.raw).rsplit(LEFT_ALTERNATE_SCREEN, 1)[1].decode()
+        assert "ValueError: ␛]52;c;eA==␇ and <202E> bidi" in after.replace("\r\n", "")
+        assert "a local variable" not in after.replace('secret = "a local variable"', "")
+        assert "\x1b]" not in after
+
+
+def test_a_terminal_that_stopped_reading_does_not_hold_it() -> None:
+    leader, follower = pty.openpty()
+    try:
+        before = termios.tcgetattr(follower)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "support.demo"],
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            env=os.environ
+            | {"PYTHONPATH": str(TESTS), "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"},
+            cwd=TESTS,
+            start_new_session=True,
+        )
+        try:
+            deadline = time.monotonic() + 30
+            # Raw mode shows that it has started; nobody reads what it draws.
+            while termios.tcgetattr(follower)[3] == before[3] and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(15) == 128 + signal.SIGTERM
+            assert termios.tcgetattr(follower) == before
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait(10)
+    finally:
+        os.close(leader)
+        os.close(follower)

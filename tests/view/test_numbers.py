@@ -1,0 +1,141 @@
+"""Numbers, bars and curves: unknown is never zero, something is never nothing."""
+
+import pytest
+from infer_console.state.picture import Series
+from infer_console.view import format as shown
+from infer_console.view.gauge import bar, kv_gauge, kv_head, progress
+from infer_console.view.row import plain
+from infer_console.view.spark import fold, samples_per_cell, sparkline
+from infer_engine.protocol import Kv
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        shown.count,
+        shown.short_count,
+        shown.rate,
+        shown.percent,
+        shown.seconds,
+        shown.milliseconds,
+        shown.age,
+        shown.size,
+        shown.clock,
+    ],
+)
+def test_unknown_is_a_dash(function: object) -> None:
+    assert callable(function)
+    for value in (None, float("nan"), float("inf")):
+        assert function(value) == "–"
+    assert function(0.0) != "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (0.004, "<1"), (0.65, "65"), (0.999, "99"), (1.0, "100"), (1.2, "120")]
+)
+def test_percent(value: float, text: str) -> None:
+    assert shown.percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.001, "<.01"),
+        (0.04, ".04"),
+        (0.4, ".4"),
+        (0.97, "1.0"),
+        (48, "48.0"),
+        (99.96, "100"),
+        (312, "312"),
+    ],
+)
+def test_seconds(value: float, text: str) -> None:
+    assert shown.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0s"),
+        (0.4, ".4s"),
+        (1.24, "1.2s"),
+        (47, "47s"),
+        (78, "78s"),
+        (190, "3m10"),
+        (7500, "2h05"),
+        (6e5, "6d"),
+    ],
+)
+def test_age(value: float, text: str) -> None:
+    assert shown.age(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(412, "412"), (6200, "6.2k"), (38_000, "38k"), (1.3e6, "1.3M"), (999.6, "1000"), (5e13, ">1T")],
+)
+def test_short_count(value: float, text: str) -> None:
+    assert shown.short_count(value) == text
+
+
+def test_sizes_and_times() -> None:
+    assert shown.size(335_544_320) == "336 MB"
+    assert shown.size(4_600_000_000) == "4.6 GB"
+    assert shown.milliseconds(0.0004) == "<1"
+    assert shown.clock(1772939486) == "03:11:26Z"
+
+
+def gauge(used: int, cached: int = 0, total: int = 100, width: int = 22) -> str:
+    kv = Kv(block_size=16, total=total, used=used, cached=cached, admit_limit=90, batch_limit=65)
+    return plain(kv_gauge(kv, width))
+
+
+def test_gauge_has_both_marks_where_they_belong() -> None:
+    assert gauge(0) == "·············╎·····┃··"
+    assert gauge(50) == "██████████···╎·····┃··"
+    assert gauge(100) == "█████████████╎█████┃██"
+    assert gauge(80, 10) == "█████████████╎███▒▒┃··"
+
+
+def test_gauge_shows_a_little_and_not_quite_all() -> None:
+    assert gauge(1).startswith("█·")
+    assert gauge(99).endswith("·")
+    assert plain(kv_gauge(Kv(), 22)) == "–"
+
+
+def test_gauge_head_names_the_marks() -> None:
+    kv = Kv(total=100, used=1, admit_limit=90, batch_limit=65)
+    head = plain(kv_head(kv, 24))
+    assert head.index("╎65") == plain(kv_gauge(kv, 24)).index("╎")
+    assert plain(kv_head(None, 24)) == "KV"
+
+
+def test_bars() -> None:
+    assert plain(bar(1, 1000, 14)) == "▏"
+    assert plain(bar(1000, 1000, 3)) == "███"
+    assert bar(0, 1000, 14) == ()
+    assert plain(progress(99, 100, 10)) == "█████████·"
+    assert plain(progress(100, 100, 10)) == "██████████"
+
+
+def test_curve_leaves_gaps_where_nothing_was_known() -> None:
+    assert sparkline([None, 0.0, 5.0, 10.0]) == " ▁▅█"
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([0.5], top=1.0) == "▅"
+
+
+def test_cells_keep_their_boundaries_while_samples_come_and_go() -> None:
+    """A bounded history loses its oldest sample with every new one; only the cells at the ends may
+    change."""
+    values = [float(index * 7 % 10) for index in range(40)]
+    before = fold(Series(2.0, tuple(values[0:30]), taken=30), 10, 4)
+    after = fold(Series(2.0, tuple(values[1:31]), taken=31), 10, 4)
+    assert before[-7:-1] == after[-7:-1]
+    assert fold(Series(2.0, tuple(values[2:32]), taken=32), 10, 4)[-7:-1] == before[-7:-1]
+
+
+def test_curve_uses_the_room_it_has() -> None:
+    assert samples_per_cell(Series(2.0, (1.0,) * 900), 90) == 10
+    assert samples_per_cell(Series(2.0, (1.0,) * 20), 90) == 1
+    assert fold(Series(2.0), 3, 1) == [None, None, None]
