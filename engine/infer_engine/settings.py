@@ -42,6 +42,9 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         int,
         Meta(ge=0, le=10_000, description="how often smaller requests may pass a blocked head of the queue"),
     ] = 8
+    prefix_cache: Annotated[
+        bool, Meta(description="keep the KV of finished requests for others that begin with the same tokens")
+    ] = True
     device: Annotated[Device, Meta(description="auto takes CUDA where there is a GPU")] = "auto"
     dtype: Annotated[
         Dtype, Meta(description="auto: fp16-packed weights on CPU; fp32: the reference path")

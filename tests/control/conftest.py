@@ -19,8 +19,10 @@ from support.tiny_model import write_tiny_gguf
 
 @pytest.fixture(scope="package")
 def pair() -> Generator[EngineServer]:
-    """Two replicas, each with a pool of 128 blocks and a batch of 6."""
-    with serving(replicas=2, replica={"kv_blocks": 128, "max_running": 6}) as running:
+    """Two replicas, each with a pool of 128 blocks and a batch of 6. The tests' prompts begin alike: with a
+    prefix cache they would share the blocks that these tests want to fill."""
+    replica = {"kv_blocks": 128, "max_running": 6, "prefix_cache": False}
+    with serving(replicas=2, replica=replica) as running:
         yield running
         assert running.errors == []
 

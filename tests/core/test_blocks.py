@@ -5,15 +5,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from infer_engine.core.blocks import BlockPool, PoolError
+from infer_engine.core.request import Request
 from simulation.core_modules import Core
 
 
 class PoolMachine(RuleBasedStateMachine):
-    """Tables of block ids are taken, shared and given back; ``holders`` is what the pool must know."""
+    """Tables of block ids are taken, shared, given back and kept for their content; ``holders`` and ``kept``
+    are what the pool must know."""
 
     @initialize(total=st.integers(1, 12), block_size=st.integers(1, 16))
     def make(self, total: int, block_size: int) -> None:
-        self.pool = BlockPool(total, block_size)
+        self.pool = BlockPool(total, block_size, prefix_cache=True)
+        self.kept: set[int] = set()
+        self.contents = 0
         self.holders = dict.fromkeys(range(total), 0)
         self.tables: list[list[int]] = []
 
@@ -21,6 +25,10 @@ class PoolMachine(RuleBasedStateMachine):
     def allocate(self, count: int) -> None:
         free = {block for block, holders in self.holders.items() if holders == 0}
         ids = self.pool.allocate(count)
+        evicted = self.pool.take_evicted()
+        assert len(evicted) == (0 if count > len(free) else max(0, count - len(free - self.kept)))
+        assert set(evicted) <= free & self.kept
+        self.kept -= set(evicted)
         if count > len(free):
             assert ids is None
             return
@@ -41,6 +49,31 @@ class PoolMachine(RuleBasedStateMachine):
             self.holders[block] += 1
         self.tables.append(head)
 
+    @rule(data=st.data())
+    def keep(self, data: st.DataObject) -> None:
+        held = [block for block, holders in self.holders.items() if holders and block not in self.kept]
+        if not held:
+            return
+        block = data.draw(st.sampled_from(held))
+        self.contents += 1
+        tokens = [self.contents] * self.pool.block_size
+        request = Request(id="r", prompt=tokens, max_tokens=1, arrival_s=0.0, block_table=[block])
+        self.pool.index.add(request, 0, 1)
+        self.kept.add(block)
+        assert self.pool.index.find(Request(id="s", prompt=[*tokens, 0], max_tokens=1, arrival_s=0.0)) == [
+            block
+        ]
+
+    @rule(data=st.data())
+    def share_cached(self, data: st.DataObject) -> None:
+        cached = [block for block in self.kept if self.holders[block] == 0]
+        if not cached:
+            return
+        block = data.draw(st.sampled_from(sorted(cached)))
+        self.pool.share([block])
+        self.holders[block] = 1
+        self.tables.append([block])
+
     @precondition(lambda self: self.tables)
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
@@ -55,9 +88,13 @@ class PoolMachine(RuleBasedStateMachine):
         held = [block for block, holders in self.holders.items() if holders]
         wrong = [[-1], [self.pool.total], *([block] for block in free), *([block, block] for block in held)]
         # What is right in front of what is wrong must not be done either.
-        ids = held[:2] + data.draw(st.sampled_from(wrong))
+        ids = data.draw(st.sampled_from(wrong))
+        cached = bool(set(ids) & self.kept) and len(ids) == 1
+        misused = (
+            self.pool.release if cached else data.draw(st.sampled_from([self.pool.release, self.pool.share]))
+        )
         with pytest.raises(PoolError):
-            data.draw(st.sampled_from([self.pool.release, self.pool.share]))(ids)
+            misused(held[:2] + ids)
 
     @invariant()
     def agrees_with_the_model(self) -> None:
@@ -65,11 +102,13 @@ class PoolMachine(RuleBasedStateMachine):
             return
         held = sum(holders > 0 for holders in self.holders.values())
         assert self.pool.ref_counts == list(self.holders.values())
-        assert (self.pool.used, self.pool.cached, self.pool.free) == (held, 0, self.pool.total - held)
-        assert self.pool.available == self.pool.free
-        assert sorted(self.pool.free_list) == [
-            block for block, holders in self.holders.items() if holders == 0
-        ]
+        cached = {block for block in self.kept if self.holders[block] == 0}
+        free = [block for block, holders in self.holders.items() if holders == 0 and block not in cached]
+        assert (self.pool.used, self.pool.cached, self.pool.free) == (held, len(cached), len(free))
+        assert self.pool.available == self.pool.total - held
+        assert sorted(self.pool.free_list) == free
+        assert set(self.pool.cached_blocks) == cached
+        assert self.pool.index.contents.keys() == self.kept
 
 
 TestPool = PoolMachine.TestCase

@@ -57,6 +57,47 @@ def waits_for_ever(rig: Rig) -> None:
     rig.requests["w"].output = [0] * 99
 
 
+def forget_a_hash(rig: Rig) -> None:
+    rig.pool.index.blocks.popitem()
+
+
+def keep_what_is_held(rig: Rig) -> None:
+    rig.pool.cached_blocks[rig.requests["a"].block_table[0]] = None
+
+
+def lose_a_cached_block(rig: Rig) -> None:
+    rig.pool.cached_blocks.popitem()
+    rig.pool.free_list.append(0)
+
+
+def keep_for_other_tokens(rig: Rig) -> None:
+    rig.requests["a"].prompt[0] += 1
+
+
+def keep_before_it_is_computed(rig: Rig) -> None:
+    rig.requests["a"].computed_tokens = 3
+
+
+@pytest.mark.parametrize(
+    ("breakage", "said"),
+    [
+        (forget_a_hash, "do not match"),
+        (keep_what_is_held, "not the cached ones"),
+        (lose_a_cached_block, "not the cached ones"),
+        (keep_for_other_tokens, "kept for other tokens"),
+        (keep_before_it_is_computed, "can be found and is not computed"),
+    ],
+)
+def test_a_breakage_of_the_prefix_cache_is_told(breakage: Callable[[Rig], None], said: str) -> None:
+    rig = Rig(blocks=8, max_running=1, prefix_cache=True)
+    rig.add("before", prompt=4, max_tokens=1)
+    rig.run()
+    rig.add("a", prompt=4)
+    rig.step()
+    breakage(rig)
+    assert any(said in line for line in violations(rig.scheduler)), violations(rig.scheduler)
+
+
 @pytest.mark.parametrize(
     ("breakage", "said"),
     [

@@ -15,6 +15,13 @@ from core.test_preemption import (
     test_a_victim_not_yet_planned_gives_back_the_token_set_aside_for_it as refund_set_aside,
 )
 from core.test_preemption import test_of_two_that_came_at_the_same_moment_the_later_in_the_batch_goes as ties
+from core.test_prefix import test_a_hash_collision_is_no_hit as collision
+from core.test_prefix import test_blocks_that_others_hold_already_cost_the_mark_nothing as held_hit_is_free
+from core.test_prefix import (
+    test_free_blocks_are_reused_before_cached_ones_and_tails_before_heads as lru_tail_first,
+)
+from core.test_prefix import test_the_preempted_find_again_what_they_computed as rehits_apart
+from core.test_prefix import test_what_was_let_go_first_is_reused_first_and_a_hit_makes_it_new as lru_order
 from core.test_scheduler import test_abort_while_the_step_is_being_executed_drops_its_token as abort_in_flight
 from simulation.core_modules import REAL, Core, mutated
 from simulation.simulate import Simulation
@@ -58,17 +65,23 @@ def negative_count(core: Core) -> None:
 
 
 MUTANTS = [
-    Mutant("skip a free", "blocks", "self.free_list.append(block)", "pass", fire_at_pool),
-    Mutant("free while shared", "blocks", "if self.ref_counts[block] == 0:", "if True:", fire_at_pool),
+    Mutant("skip a free", "blocks", "self.free_list += [block for", "_ = [block for", fire_at_pool),
+    Mutant(
+        "free while shared",
+        "blocks",
+        "if self.ref_counts[block] == 0:\n                let_go",
+        "if True:\n                let_go",
+        fire_at_pool,
+    ),
     Mutant("share counts nothing", "blocks", "self.ref_counts[block] += 1", "pass", fire_at_pool),
-    Mutant("free without counting", "blocks", "self.used -= released", "pass", fire_at_pool),
-    Mutant("accept a double free", "blocks", "if self.ref_counts[block] < 1:", "if False:", double_free),
+    Mutant("free without counting", "blocks", "self.used -= len(let_go)", "pass", fire_at_pool),
+    Mutant(
+        "accept a double free", "blocks", "if self.ref_counts[block] < 1 and", "if False and", double_free
+    ),
     Mutant("accept a negative count", "blocks", "if count < 0:", "if count < -1:", negative_count),
     Mutant("give one too many", "blocks", "if count > self.available:", "if count > self.available + 1:"),
     Mutant("round blocks down", "blocks", "-(-tokens // self.block_size)", "tokens // self.block_size"),
-    Mutant(
-        "heads before tails", "blocks", "self.free_list.pop() for", "self.free_list.pop(0) for", tail_first
-    ),
+    Mutant("heads before tails", "blocks", "self.free_list.pop() if", "self.free_list.pop(0) if", tail_first),
     Mutant(
         "admit past the mark", "admission", "self._pool.used + needs > round_", "self._pool.used > round_"
     ),
@@ -79,7 +92,7 @@ MUTANTS = [
         "blocks_for(request.total_tokens + 1)",
         "blocks_for(request.total_tokens)",
     ),
-    Mutant("pass without bound", "admission", "head.passed += 1", "pass"),
+    Mutant("pass without bound", "admission", "head.passed += self", "self"),
     Mutant(
         "one slot too many",
         "admission",
@@ -122,7 +135,9 @@ MUTANTS = [
     ),
     Mutant("priority upside down", "scheduler", "-request.priority", "request.priority"),
     Mutant("preempted to the back", "scheduler", "push_preempted(victim)", "push(victim)"),
-    Mutant("KV kept after preemption", "scheduler", "victim.computed_tokens = 0", "pass"),
+    Mutant(
+        "KV kept after preemption", "scheduler", "victim.computed_tokens = victim.cached_tokens = 0", "pass"
+    ),
     Mutant("blocks kept after preemption", "scheduler", "victim.block_table = []", "pass"),
     Mutant(
         "sole sequence preempts itself",
@@ -154,6 +169,50 @@ MUTANTS = [
         "scheduler",
         "del self._live[request.id]\n        return handed_back",
         "return handed_back",
+    ),
+    # The prefix cache
+    Mutant("forget a hash on evict", "prefix", "del self.blocks[self.contents.pop(block).hash]", "pass"),
+    Mutant("evict without telling", "blocks", "self._evicted.append(block)", "pass"),
+    Mutant("cached before free", "blocks", "if self.free_list else", "if not self.cached_blocks else"),
+    Mutant("heads evicted before tails", "blocks", "in reversed(let_go)", "in let_go", lru_tail_first),
+    Mutant("the latest let go is evicted", "blocks", "popitem(last=False)", "popitem(last=True)", lru_order),
+    Mutant("a hit does not make it new", "blocks", "del self.cached_blocks[block]", "pass"),
+    Mutant("a hit is not counted as used", "blocks", "self.used += 1", "pass"),
+    Mutant("a hit without a holder costs nothing", "admission", "fresh + self._pool.idle(hit)", "fresh"),
+    Mutant(
+        "a held hit costs its blocks",
+        "admission",
+        "fresh + self._pool.idle(hit)",
+        "fresh + len(hit)",
+        held_hit_is_free,
+    ),
+    Mutant(
+        "the whole prompt hits",
+        "prefix",
+        "(request.total_tokens - 1) // size",
+        "request.total_tokens // size",
+    ),
+    Mutant(
+        "tokens are not compared", "prefix", "content.tokens != request.tokens(", "False and (", collision
+    ),
+    Mutant("the salt is forgotten", "prefix", "request.cache_salt.encode()", "b''"),
+    Mutant("the beginning is forgotten", "prefix", "chain[-1], request", "chain[0], request"),
+    Mutant(
+        "found before it is computed",
+        "admission",
+        "request.passed = 0",
+        "self._pool.index.add(request, 0, request.total_tokens // self._pool.block_size)",
+    ),
+    Mutant("the second of two equals takes over", "prefix", "hash_ in self.blocks or block", "block"),
+    Mutant(
+        "computed from the start after a hit", "scheduler", "start = request.computed_tokens", "start = 0"
+    ),
+    Mutant(
+        "lookups of the resumed count as hits",
+        "scheduler",
+        "        if resumed:\n",
+        "        if False:\n",
+        rehits_apart,
     ),
     Mutant("half of the limits checked", "limits", "if problems:", "if len(problems) > 1:"),
     Mutant(

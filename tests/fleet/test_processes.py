@@ -90,7 +90,10 @@ async def test_two_processes_serve_the_same_model(real: Real) -> None:
         await until(lambda replica=replica: fleet.frame(replica).step == real.steps(replica)[-1].step)
         frame = fleet.frame(replica)
         assert frame.rows == []
-        assert [(run.first, run.count, run.state) for run in frame.blocks or []] == [(0, 128, "free")]
+        assert sum(run.count for run in frame.blocks or []) == 128
+        assert {run.state for run in frame.blocks or []} == {"free", "cached"}
+        hit_ratio = fleet.replica(replica).prefix_hit_ratio
+        assert hit_ratio is not None
         status = fleet.replica(replica)
         assert (status.device, status.kv.block_size, status.invariant_violations) == ("cpu", 16, 0)
         assert status.ttft_s.p50 is not None
@@ -110,7 +113,7 @@ async def test_cancelling_running_and_queued_gives_all_blocks_back(real: Real) -
     for replica in ("r0", "r1"):
         last = real.steps(replica)[-1]
         assert len(last.finished) > 0
-        assert (last.running, last.waiting, last.kv_used, last.kv_free) == (0, 0, 0, 128)
+        assert (last.running, last.waiting, last.kv_used, last.kv_free + last.kv_cached) == (0, 0, 0, 128)
 
 
 async def test_drain_hands_the_queue_over_and_undrain_brings_it_back(real: Real) -> None:

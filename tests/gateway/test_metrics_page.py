@@ -85,6 +85,9 @@ async def test_numbers_agree_with_status_and_with_what_was_sent(served: Served) 
     assert value(after, "vllm:num_requests_waiting") == replica.waiting == 0
     assert value(after, "vllm:kv_cache_usage_perc") == 0
     assert value(after, "vllm:num_preemptions_total") == replica.preemptions
+    looked_up = value(after, "vllm:prefix_cache_queries_total")
+    assert looked_up == value(after, "vllm:prompt_tokens_total")
+    assert replica.prefix_hit_ratio == value(after, "vllm:prefix_cache_hits_total") / looked_up
     assert value(after, "vllm:cache_config_info", block_size="16", num_gpu_blocks=str(KV_BLOCKS)) == 1
     blocks = {
         state: value(after, "infer_kv_blocks", state=state)

@@ -3,6 +3,7 @@
 from collections import Counter
 from random import Random
 
+import msgspec
 import pytest
 from infer_engine.replica.messages import (
     CREDIT,
@@ -43,6 +44,7 @@ class Bench:
         max_running: int = 4,
         max_waiting: int = 100,
         token_budget: int = 64,
+        prefix_cache: bool = False,
     ) -> None:
         self.clock = Clock()
         self.link = ScriptedLink(self.clock)
@@ -53,6 +55,7 @@ class Bench:
             max_running=max_running,
             max_waiting=max_waiting,
             token_budget=token_budget,
+            prefix_cache=prefix_cache,
         )
         self.loop: StepLoop = make_loop(self.runner, self.scheduler, self.link, self.clock)
 
@@ -343,3 +346,27 @@ def check_view(view: Observation, total: int) -> None:
     waiting = [row for row in view.rows if row.state == "waiting"]
     assert all(row.waiting_reason is not None and row.kv_blocks == 0 for row in waiting)
     assert sum(view.waiting_reasons.values()) == len(waiting)
+
+
+def test_hits_and_evictions_of_the_prefix_cache_are_reported_with_their_step() -> None:
+    bench = Bench(kv_blocks=8, prefix_cache=True)
+    bench.hear(submit("a", prompt_tokens=13, max_tokens=1))
+    bench.until_idle()
+    bench.hear(submit("b", prompt_tokens=13, max_tokens=1))
+    bench.until_idle()
+    first, second = bench.reports
+    assert (first.prefix_queries_tokens, first.prefix_hit_tokens, first.kv_cached) == (13, 0, 3)
+    assert (second.prefix_queries_tokens, second.prefix_hit_tokens, second.evicted_blocks) == (13, 12, 0)
+    bench.hear(submit("c", prompt_tokens=4, max_tokens=27))
+    bench.until_idle()
+    later = bench.reports[2:]
+    assert sum(report.evicted_blocks for report in later) == 3
+    assert all(report.kv_used + report.kv_free + report.kv_cached == 8 for report in bench.reports)
+
+
+def test_tenants_share_no_cached_prefix() -> None:
+    bench = Bench(prefix_cache=True)
+    for tenant in ("acme", "globex"):
+        bench.hear(msgspec.structs.replace(submit(tenant, prompt_tokens=13, max_tokens=1), tenant=tenant))
+        bench.until_idle()
+    assert [report.prefix_hit_tokens for report in bench.reports] == [0, 0]

@@ -5,7 +5,6 @@ from infer_engine.core.plan import Chunk, Plan
 from infer_engine.core.request import Request
 from infer_engine.model.sampling import Sampling
 from infer_engine.runner.runner import Runner
-from infer_engine.runner.torch_runner import tokens_of
 from support.running import make_request, run_all
 from support.tiny_model import tiny_vocabulary
 
@@ -82,4 +81,4 @@ def test_tokens_of_prompt_and_output_are_one_sequence() -> None:
     request.output = [4, 5]
     for start in range(5):
         for count in range(1, 6 - start):
-            assert tokens_of(request, start, count) == [1, 2, 3, 4, 5][start : start + count]
+            assert request.tokens(start, count) == [1, 2, 3, 4, 5][start : start + count]

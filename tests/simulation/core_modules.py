@@ -17,6 +17,7 @@ PACKAGE = "infer_engine.core"
 MODULES = (
     "request",
     "plan",
+    "prefix",
     "blocks",
     "limits",
     "queues",

@@ -1,6 +1,11 @@
 """A runner whose next token is a pure function of request and position, and whose KV memory remembers what
-was written where, so that a block used by two sequences, or never written, shows at once."""
+was written where, so that a block used by two sequences, or never written, shows at once.
 
+A token's KV stands for all tokens before it and for the salt, so a block that was cached behind other tokens,
+or for another tenant, shows too.
+"""
+
+import zlib
 from typing import Any
 
 
@@ -12,7 +17,8 @@ def token_at(key: int, position: int) -> int:
 class FakeRunner:
     def __init__(self, blocks: int, block_size: int) -> None:
         self._block_size = block_size
-        self._kv: list[list[int]] = [[-1] * block_size for _ in range(blocks)]
+        self.kv: list[list[int]] = [[-1] * block_size for _ in range(blocks)]
+        self._chains: dict[str, tuple[Any, list[int]]] = {}
 
     def execute(self, plan: Any) -> dict[str, int]:
         """Write the KV of every chunk, then attend; AssertionError when a sequence's KV is not what it should
@@ -23,14 +29,27 @@ class FakeRunner:
 
     def _write(self, chunk: Any) -> None:
         request, size = chunk.request, self._block_size
-        tokens = (request.prompt + request.output)[chunk.start : chunk.start + chunk.count]
-        for position, token in enumerate(tokens, chunk.start):
-            self._kv[request.block_table[position // size]][position % size] = token
+        values = self.chain(request)[chunk.start : chunk.start + chunk.count]
+        for position, value in enumerate(values, chunk.start):
+            self.kv[request.block_table[position // size]][position % size] = value
 
     def _sample(self, request: Any) -> int:
-        tokens, size = request.prompt + request.output, self._block_size
-        for index, start in enumerate(range(0, len(tokens), size)):
-            want = tokens[start : start + size]
-            held = self._kv[request.block_table[index]][: len(want)]
+        values, size = self.chain(request), self._block_size
+        for index, start in enumerate(range(0, len(values), size)):
+            want = values[start : start + size]
+            held = self.kv[request.block_table[index]][: len(want)]
             assert held == want, f"{request.id}: KV of tokens {start}.. is not its own"
         return token_at(request.sampling, len(request.output))
+
+    def chain(self, request: Any) -> list[int]:
+        """The KV of each of the request's tokens."""
+        known, values = self._chains.get(request.id, (None, []))
+        if known is not request:
+            values = []
+            self._chains[request.id] = request, values
+        if len(values) < request.total_tokens:
+            value = values[-1] if values else zlib.crc32(request.cache_salt.encode())
+            for token in (request.prompt + request.output)[len(values) :]:
+                value = (value * 6_364_136_223_846_793_005 + token + 1) & 0xFFFF_FFFF_FFFF_FFFF
+                values.append(value)
+        return values

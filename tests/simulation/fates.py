@@ -21,7 +21,7 @@ class Fate:
 
 def draw_fate(draw: random.Random, *, key: int, now_s: float, capacity: int, prompt_share: int) -> Fate:
     """A request for a pool of ``capacity`` tokens, its prompt mostly within one part in ``prompt_share`` of
-    it; some come late, some bring tokens from elsewhere, some are longer than the pool."""
+    it; some come late, some bring tokens from elsewhere, some are longer than the pool, many begin alike."""
     longest = max(1, capacity // prompt_share)
     prompt = draw.randint(1, longest) if draw.random() < 0.9 else draw.randint(1, capacity + 4)
     max_tokens = draw.choice([1, 4, 16, 50, draw.randint(1, max(1, capacity // 2))])
@@ -30,10 +30,13 @@ def draw_fate(draw: random.Random, *, key: int, now_s: float, capacity: int, pro
     stop_token = expected[draw.randrange(max_tokens)]
     if stops:
         expected = expected[: expected.index(stop_token) + 1]
+    shared = draw.randint(0, prompt) if draw.random() < 0.6 else 0
+    family = draw.randrange(1, 4)
     emitted = draw.randrange(len(expected)) if draw.random() < 0.1 else 0
     return Fate(
         spec={
-            "prompt": [key * 1009 + position for position in range(prompt)],
+            "prompt": [family if position < shared else key * 1009 + position for position in range(prompt)],
+            "cache_salt": draw.choice(["", "", "other tenant"]),
             "max_tokens": max_tokens,
             "arrival_s": now_s - (draw.random() if draw.random() < 0.2 else 0.0),
             "tier": "batch" if draw.random() < 0.25 else "interactive",

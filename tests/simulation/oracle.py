@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 from infer_engine.core.admission import LOOK_AHEAD
+from simulation.cache_model import CacheModel
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ def importance(request: Any, batch: list[Any]) -> tuple[bool, int, float, int]:
 
 
 class Oracle:
-    def __init__(self, scheduler: Any) -> None:
+    def __init__(self, scheduler: Any, runner: Any) -> None:
         self.scheduler = scheduler
+        self.cache = CacheModel(scheduler.pool, runner)
         self.passes: dict[str, int] = {}
         #: Admissions past a blocked head, in all.
         self.passed = 0
@@ -38,6 +40,7 @@ class Oracle:
         self.most_passes = scheduler.limits.max_passes
 
     def check_plan(self, plan: Any, before: Before) -> None:
+        self.cache.check_plan(plan, self.scheduler)
         self._check_chunks(plan)
         self._check_decode(plan, before)
         self._check_budget_spent(plan)
@@ -47,6 +50,9 @@ class Oracle:
         self._check_line(plan, before)
         self._check_left_waiting(plan)
         assert plan.chunks or plan.finished, "a step with work moved nothing"
+
+    def check_commit(self, plan: Any) -> None:
+        self.cache.check_commit(plan)
 
     def _check_chunks(self, plan: Any) -> None:
         size, budget = self.scheduler.pool.block_size, self.scheduler.limits.token_budget
@@ -97,7 +103,7 @@ class Oracle:
             assert least is None or importance(victim, before.batch) >= least, (
                 f"{victim.id} went before a lesser one"
             )
-            assert preemption.freed_blocks > 0
+            assert preemption.freed_blocks > 0 or self.cache.enabled
         for tier in ("interactive", "batch"):
             first = [victim.id for victim in reversed(victims) if victim.tier == tier]
             line = [request.id for request in scheduler.waiting if request.tier == tier]
@@ -112,23 +118,27 @@ class Oracle:
     def _check_admitted(self, plan: Any) -> None:
         scheduler = self.scheduler
         pool, limits = scheduler.pool, scheduler.limits
-        used = pool.used - sum(admission.blocks for admission in plan.admitted)
-        running = len(scheduler.running) - len(plan.admitted)
+        joined = {admission.id for admission in plan.admitted}
+        staying = [request for request in scheduler.running.values() if request.id not in joined]
+        held = {block for request in staying for block in request.block_table}
+        running = len(staying)
         for admission in plan.admitted:
             request = scheduler.get(admission.id)
-            needs = -(-(request.total_tokens + 1) // pool.block_size)
-            assert admission.blocks == len(request.block_table) == needs, (
+            whole = -(-(request.total_tokens + 1) // pool.block_size)
+            assert admission.blocks == len(request.block_table) == whole, (
                 f"{request.id} got {admission.blocks} blocks"
             )
+            needs = len(set(request.block_table) - held)
             mark = limits.admit_limit if request.tier == "interactive" else limits.batch_limit
-            assert not running or used + needs <= mark, f"{request.id} was admitted past the mark"
+            assert not running or len(held) + needs <= mark, f"{request.id} was admitted past the mark"
             assert running < limits.max_running, f"{request.id} was admitted beyond max_running"
             assert admission.resumed == (request.preemptions > 0 or bool(request.output)), (
                 f"{request.id} resumed?"
             )
             assert admission.waited_s >= 0
-            used += needs
+            held.update(request.block_table)
             running += 1
+        assert len(held) == pool.used or plan.preempted
 
     def _check_line(self, plan: Any, before: Before) -> None:
         """First come, first admitted, but for a bounded number of passes; batch never before interactive."""
@@ -177,15 +187,18 @@ class Oracle:
     ) -> None:
         scheduler = self.scheduler
         pool, limits = scheduler.pool, scheduler.limits
-        needs = -(-(request.total_tokens + 1) // pool.block_size)
+        hit = self.cache.longest_hit(request)
+        needs = -(-(request.total_tokens + 1) // pool.block_size) - sum(
+            map(bool, map(pool.ref_counts.__getitem__, hit))
+        )
         mark = (
             limits.admit_limit
             if request.tier == "interactive"
             else min(limits.batch_limit, limits.admit_limit)
         )
         truth = {
-            "kv": needs > pool.free or bool(plan.preempted),
-            "headroom": needs <= pool.free and bool(scheduler.running) and pool.used + needs > mark,
+            "kv": needs > pool.available or bool(plan.preempted),
+            "headroom": needs <= pool.available and bool(scheduler.running) and pool.used + needs > mark,
             "slots": len(scheduler.running) >= limits.max_running,
             "token_budget": left == 0,
             "behind": behind in ahead,
@@ -193,7 +206,7 @@ class Oracle:
         }
         # A request that was looked at early may have been short of free blocks only later, or the other way
         # round.
-        if reason == "headroom" and needs > pool.free:
+        if reason == "headroom" and needs > pool.available:
             truth["headroom"] = True
         assert truth[reason], f"{request.id} waits for {reason}, which is not so"
         if reason == "behind" and not truth["kv"] and (not scheduler.running or pool.used + needs <= mark):
@@ -217,7 +230,8 @@ def check_map(core: Any, scheduler: Any) -> None:
         position += run.count
         for block in range(run.first, position):
             assert run.owners == owners.get(block, ()), f"block {block} has other owners"
-            assert run.state == ("used" if block in owners else "free")
+            idle = "cached" if block in scheduler.pool.cached_blocks else "free"
+            assert run.state == ("used" if block in owners else idle)
     assert position == scheduler.pool.total
     shown = [row.id for row in core.rows(scheduler)]
     assert shown == [*scheduler.running, *(request.id for request in scheduler.waiting)]

@@ -44,10 +44,10 @@ class Simulation:
         #: Prompts take at most one part in so many of the pool; small ones that grow long make for
         #: preemption.
         self.prompt_share = draw.choice([2, 6, 20])
-        self.pool = core.BlockPool(self.blocks, self.block_size)
+        self.pool = core.BlockPool(self.blocks, self.block_size, prefix_cache=draw.random() < 0.75)
         self.scheduler = core.Scheduler(self.pool, self._limits(), self.context)
         self.runner = FakeRunner(self.blocks, self.block_size)
-        self.oracle = Oracle(self.scheduler)
+        self.oracle = Oracle(self.scheduler, self.runner)
         self.now_s = 0.0
         self.mood = "steady"
         self.fates: dict[str, Fate] = {}
@@ -103,8 +103,11 @@ class Simulation:
             self._abort()
         for finish in self.scheduler.commit(tokens, self.now_s):
             self._ended(finish)
+        self.oracle.check_commit(plan)
         self._check()
         self.tally.steps += 1
+        self.tally.hit_tokens += sum(admission.cached_tokens for admission in plan.admitted)
+        self.tally.evicted_blocks += len(plan.evicted)
         self.tally.tokens += len(tokens)
         self.tally.preemptions += len(plan.preempted)
         self._note(
@@ -292,7 +295,7 @@ class Simulation:
         assert not self.live
         unfinished = [key for key, fate in self.fates.items() if fate.ended is None and fate.away is None]
         assert not unfinished, f"never ended: {unfinished[:8]}"
-        assert (self.pool.free, self.pool.used) == (self.pool.total, 0), "blocks were lost"
+        assert (self.pool.available, self.pool.used) == (self.pool.total, 0), "blocks were lost"
         self._note(self.tally.steps, sorted(self.tally.finished.items()))
 
 

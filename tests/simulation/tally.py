@@ -14,6 +14,8 @@ class Tally:
     requests: int = 0
     tokens: int = 0
     preemptions: int = 0
+    hit_tokens: int = 0
+    evicted_blocks: int = 0
     admitted_past_a_head: int = 0
     handed_back_with_tokens: int = 0
     finished: Counter[str] = field(default_factory=_counter)
@@ -29,5 +31,6 @@ class Tally:
         ended = ", ".join(f"{count} {reason}" for reason, count in sorted(self.finished.items()))
         return (
             f"{self.steps} steps, {self.requests} requests, {self.tokens} tokens, "
-            f"{self.preemptions} preemptions, ended: {ended}"
+            f"{self.preemptions} preemptions, {self.hit_tokens} tokens found in the cache, "
+            f"{self.evicted_blocks} cached blocks evicted, ended: {ended}"
         )

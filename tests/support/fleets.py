@@ -111,7 +111,8 @@ class ThreadReplica:
             self.send(Failed(incarnation=config.incarnation, error=text))
             return code
         limits = starting_limits(config.settings, info.kv_blocks)
-        scheduler = Scheduler(BlockPool(info.kv_blocks, info.block_size), limits, info.context_length)
+        pool = BlockPool(info.kv_blocks, info.block_size, prefix_cache=config.settings.prefix_cache)
+        scheduler = Scheduler(pool, limits, info.context_length)
         self.loop = make_loop(self.runner, scheduler, self, time.monotonic, config.incarnation)
         self.send(
             Ready(
@@ -243,6 +244,7 @@ async def running_fleet(
     held: bool = False,
     loaded: bool = True,
     load_error: tuple[str, int] | None = None,
+    prefix_cache: bool = False,
     seed: int = 7,
 ) -> AsyncGenerator[Bench]:
     """A fleet of threads; ready when ``loaded``."""
@@ -256,6 +258,7 @@ async def running_fleet(
             max_waiting=max_waiting,
             token_budget=token_budget,
             admit_limit_ratio=admit_limit_ratio,
+            prefix_cache=prefix_cache,
             batch_limit_ratio=admit_limit_ratio,
         ),
     )

@@ -124,6 +124,7 @@ def make_scheduler(
     max_running: int = 4,
     token_budget: int = 64,
     max_waiting: int = 100,
+    prefix_cache: bool = False,
 ) -> Scheduler:
     limit = info.kv_blocks if admit_limit is None else admit_limit
     limits = Limits(
@@ -133,7 +134,8 @@ def make_scheduler(
         token_budget=token_budget,
         max_waiting=max_waiting,
     )
-    return Scheduler(BlockPool(info.kv_blocks, info.block_size), limits, info.context_length)
+    pool = BlockPool(info.kv_blocks, info.block_size, prefix_cache=prefix_cache)
+    return Scheduler(pool, limits, info.context_length)
 
 
 def make_loop(

@@ -32,14 +32,16 @@ def run_all(
     token_budget: int = 64,
     max_running: int = 16,
     kv_blocks: int | None = None,
+    pool: BlockPool | None = None,
 ) -> Scheduler:
     """Run ``requests`` together until all have ended; their outputs are in them. A smaller ``kv_blocks`` than
-    the runner's leaves the rest of its pool alone."""
-    blocks = kv_blocks or runner.info.kv_blocks
+    the runner's leaves the rest of its pool alone; a ``pool`` of an earlier run keeps what it cached."""
+    pool = pool or BlockPool(kv_blocks or runner.info.kv_blocks, runner.info.block_size)
+    blocks = pool.total
     limits = Limits(
         admit_limit=blocks, batch_limit=blocks, max_running=max_running, token_budget=token_budget
     )
-    scheduler = Scheduler(BlockPool(blocks, runner.info.block_size), limits, runner.info.context_length)
+    scheduler = Scheduler(pool, limits, runner.info.context_length)
     for request in requests:
         scheduler.add(request, 0.0)
     for step in range(MOST_STEPS):

@@ -22,9 +22,10 @@ class Rig:
         max_waiting: int = 100,
         max_passes: int = 8,
         context: int = 10_000,
+        prefix_cache: bool = False,
     ) -> None:
         self.core = core
-        self.pool = core.BlockPool(blocks, block_size)
+        self.pool = core.BlockPool(blocks, block_size, prefix_cache=prefix_cache)
         limits = core.Limits(
             admit_limit=blocks if admit_limit is None else admit_limit,
             batch_limit=blocks if batch_limit is None else batch_limit,
@@ -40,12 +41,12 @@ class Rig:
         self.ended: dict[str, Any] = {}
 
     def add(self, request_id: str, prompt: int = 4, max_tokens: int = 8, **fields: Any) -> Any:
-        """Queue a request with ``prompt`` prompt tokens; returns the Request."""
+        """Queue a request with ``prompt`` prompt tokens of its own, or with the prompt ``tokens``."""
         self.now_s += 1
-        key = sum(map(ord, request_id)) * 7919
+        key = name_key(request_id)
         request = self.core.Request(
             id=request_id,
-            prompt=[key + position for position in range(prompt)],
+            prompt=fields.pop("tokens", None) or [key + position for position in range(prompt)],
             max_tokens=max_tokens,
             arrival_s=fields.pop("arrival_s", self.now_s),
             sampling=key,
@@ -107,6 +108,11 @@ class Rig:
         """The first ``count`` tokens that the request must generate, whatever happens to it."""
         key = self.requests[request_id].sampling
         return [token_at(key, position) for position in range(count)]
+
+
+def name_key(request_id: str) -> int:
+    """What a request's own prompt and its output follow from."""
+    return sum(map(ord, request_id)) * 7919
 
 
 def counts(plan: Any) -> dict[str, int]:

@@ -1,12 +1,13 @@
 """Who enters the batch now, and why everybody else waits.
 
-A KV-memory decision: prompt, output so far and one token more must fit into free blocks, below the tier's
-mark. A step looks at a bounded number of requests, so it costs the same whether a hundred wait or a hundred
-thousand; the reasons of those it did not look at follow from how it ended and are told only when somebody
-asks.
+A KV-memory decision: prompt, output so far and one token more must fit into free or cached blocks, below the
+tier's mark; blocks of a cached prefix that others hold already cost nothing. A step looks at a bounded number
+of requests, so it costs the same whether a hundred wait or a hundred thousand; the reasons of those it did
+not look at follow from how it ended and are told only when somebody asks.
 """
 
 from collections import Counter
+from dataclasses import dataclass
 
 from infer_engine.core.blocks import BlockPool
 from infer_engine.core.limits import Limits
@@ -18,6 +19,22 @@ from infer_engine.protocol import Tier, WaitingReason
 LOOK_AHEAD = 32
 
 
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What the admission of a request costs now: ``needs`` blocks become used beside the ``hit``'s held
+    ones, ``fresh`` of them newly allocated."""
+
+    hit: list[int]
+    fresh: int
+    needs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    reason: WaitingReason
+    needs: int
+
+
 class AdmissionControl:
     def __init__(self, pool: BlockPool, waiting: WaitingQueue) -> None:
         self._pool = pool
@@ -25,7 +42,7 @@ class AdmissionControl:
         # How the last round ended: what closed it to everybody, who was looked at and blocked, each tier's
         # blocked head.
         self._gate: WaitingReason | None = None
-        self._blocked: dict[Request, WaitingReason] = {}
+        self._blocked: dict[Request, Blocked] = {}
         self._heads: dict[Tier, Request] = {}
 
     # --- deciding ------------------------------------------------------------------------------------------
@@ -56,12 +73,10 @@ class AdmissionControl:
             if (gate := round_.gate()) is not None:
                 self._gate = gate
                 return
-            if (reason := self._obstacle(head, round_)) is not None:
-                self._blocked[head] = reason
+            if not self._take(head, round_):
                 self._heads[tier] = head
                 self._pass_by(head, round_)
                 return
-            self._take(head, round_)
 
     def _pass_by(self, head: Request, round_: "_Round") -> None:
         """Smaller requests may pass a blocked head, but only so often: then the batch empties until it
@@ -72,14 +87,14 @@ class AdmissionControl:
             if (gate := round_.gate()) is not None:
                 self._gate = gate
                 return
-            if (reason := self._obstacle(request, round_)) is not None:
-                self._blocked[request] = reason
-                continue
-            self._take(request, round_)
-            head.passed += 1
+            head.passed += self._take(request, round_)
 
-    def _obstacle(self, request: Request, round_: "_Round") -> WaitingReason | None:
-        needs = self.needs(request)
+    def _price(self, request: Request) -> Price:
+        hit = self._pool.index.find(request)
+        fresh = self._whole(request) - len(hit)
+        return Price(hit, fresh, fresh + self._pool.idle(hit))
+
+    def _obstacle(self, request: Request, needs: int, round_: "_Round") -> WaitingReason | None:
         if needs > self._pool.available:
             return "kv"
         # Without the exemption of an empty batch, a request larger than the mark would wait for ever.
@@ -87,38 +102,53 @@ class AdmissionControl:
             return "headroom"
         return None
 
-    def _take(self, request: Request, round_: "_Round") -> None:
-        table = self._pool.allocate(self.needs(request))
+    def _take(self, request: Request, round_: "_Round") -> bool:
+        """Move it into the batch, or note what keeps it out. Nothing comes between looking its prefix up and
+        holding it."""
+        price = self._price(request)
+        if (reason := self._obstacle(request, price.needs, round_)) is not None:
+            self._blocked[request] = Blocked(reason, price.needs)
+            return False
+        table = self._pool.allocate_behind(price.hit, price.fresh)
         if table is None:
             raise RuntimeError(f"admission of {request.id} was decided on blocks that are not there")
         self._waiting.remove(request)
         request.block_table = table
+        request.computed_tokens = request.cached_tokens = len(price.hit) * self._pool.block_size
         request.passed = 0
         count = min(request.total_tokens - request.computed_tokens, round_.tokens)
         round_.tokens -= count
         round_.running += 1
         round_.admitted.append((request, count))
+        return True
 
     # --- telling -------------------------------------------------------------------------------------------
 
     def needs(self, request: Request) -> int:
-        """Blocks that admission of this waiting request takes: all tokens known so far and the next one."""
+        """Blocks that admission of this waiting request takes: all tokens known so far and the next one, less
+        what the last step found cached and held by others."""
+        blocked = self._blocked.get(request)
+        if blocked is not None:
+            return blocked.needs
+        return self._whole(request)
+
+    def _whole(self, request: Request) -> int:
         return self._pool.blocks_for(request.total_tokens + 1)
 
     def admissible(self, limits: Limits, tier: Tier, running: int) -> int:
-        """Free blocks that admission could give now, under the tier's mark."""
+        """Free and cached blocks that admission could give now, under the tier's mark."""
         available = self._pool.available
         return max(0, min(available, limits.mark(tier) - self._pool.used)) if running else available
 
     def reason(self, request: Request) -> tuple[WaitingReason, str | None]:
         """Why this waiting request was not admitted by the last step, and behind whom it waits."""
         blocked = self._blocked.get(request)
-        return (blocked, None) if blocked is not None else self._reason_of_others(request.tier)
+        return (blocked.reason, None) if blocked is not None else self._reason_of_others(request.tier)
 
     def reason_counts(self) -> dict[str, int]:
         """How many wait for each reason; costs the same however many wait."""
         blocked = [request for request in self._blocked if request in self._waiting]
-        counts: Counter[str] = Counter(self._blocked[request] for request in blocked)
+        counts: Counter[str] = Counter(self._blocked[request].reason for request in blocked)
         for tier in TIERS:
             others = self._waiting.count(tier) - sum(request.tier == tier for request in blocked)
             if others:

@@ -1,7 +1,10 @@
 """The KV memory of one replica as fixed-size blocks with reference counts: who holds how many, never whose
 they are."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
+
+from infer_engine.core.prefix import PrefixIndex
 
 
 class PoolError(RuntimeError):
@@ -13,11 +16,12 @@ class BlockPool:
     """``total`` blocks of ``block_size`` tokens, numbered from 0. ``free + cached + used == total``.
 
     The free list is a stack: a freed table is pushed head first, so its tail is reused before its head.
-    Blocks kept for their content (``cached``: no holder, but findable by hash) will stand beside the stack in
-    their own order.
+    Blocks without a holder that the prefix index still finds are ``cached``. They are reused only when no
+    other is left: first those that were let go first, and of one table the tail before the head, since a head
+    is of use without its tail and not the other way round.
     """
 
-    def __init__(self, total: int, block_size: int) -> None:
+    def __init__(self, total: int, block_size: int, *, prefix_cache: bool = False) -> None:
         if total < 1 or block_size < 1:
             raise ValueError(
                 f"a pool needs blocks and tokens in them: total {total}, block_size {block_size}"
@@ -26,11 +30,16 @@ class BlockPool:
         self.block_size = block_size
         #: Holders of each block. Read only for others.
         self.ref_counts = [0] * total
-        #: Blocks nobody holds; the last is handed out next. Read only for others.
+        #: Blocks nobody holds or finds; the last is handed out next. Read only for others.
         self.free_list = list(range(total - 1, -1, -1))
+        #: Blocks nobody holds, kept for their content; the first is handed out next. Read only for others.
+        self.cached_blocks: OrderedDict[int, None] = OrderedDict()
+        self.index = PrefixIndex(block_size, enabled=prefix_cache)
         #: Blocks somebody holds. Counted on its own, so that conservation can be checked against the other
         #: two.
         self.used = 0
+        #: Cached blocks reused since ``take_evicted`` was called last.
+        self._evicted: list[int] = []
 
     @property
     def free(self) -> int:
@@ -38,8 +47,8 @@ class BlockPool:
 
     @property
     def cached(self) -> int:
-        """Blocks without a holder whose content is kept: none as long as there is no prefix cache."""
-        return 0
+        """Blocks without a holder whose content is kept."""
+        return len(self.cached_blocks)
 
     @property
     def available(self) -> int:
@@ -56,36 +65,68 @@ class BlockPool:
             raise PoolError(f"cannot allocate {count} blocks")
         if count > self.available:
             return None
-        ids = [self.free_list.pop() for _ in range(count)]
+        ids = [self.free_list.pop() if self.free_list else self._evict() for _ in range(count)]
         for block in ids:
             self.ref_counts[block] = 1
         self.used += count
         return ids
 
+    def _evict(self) -> int:
+        block, _ = self.cached_blocks.popitem(last=False)
+        self.index.remove(block)
+        self._evicted.append(block)
+        return block
+
+    def take_evicted(self) -> list[int]:
+        """The cached blocks that were reused since the last call."""
+        evicted, self._evicted = self._evicted, []
+        return evicted
+
+    def idle(self, ids: Sequence[int]) -> int:
+        """How many of these cached or held blocks have no holder."""
+        return sum(self.ref_counts[block] == 0 for block in ids)
+
+    def allocate_behind(self, hit: Sequence[int], count: int) -> list[int] | None:
+        """A table of the ``hit`` blocks and ``count`` more, or None (and nothing taken) when there are not
+        that many. The hit is held first, so that what is allocated behind it cannot evict it."""
+        if self.idle(hit) + count > self.available:
+            return None
+        self.share(hit)
+        rest = self.allocate(count)
+        if rest is None:
+            raise PoolError(f"{count} blocks were counted and are not there")
+        return [*hit, *rest]
+
     def share(self, ids: Sequence[int]) -> None:
-        """One more holder for each of these held blocks."""
-        self._check_held(ids)
+        """One more holder for each of these held or cached blocks."""
+        self._check(ids, cached_too=True)
         for block in ids:
+            if self.ref_counts[block] == 0:
+                del self.cached_blocks[block]
+                self.used += 1
             self.ref_counts[block] += 1
 
     def release(self, ids: Sequence[int]) -> int:
         """One holder less for each block of a table, given in table order. Returns how many nobody holds any
         more."""
-        self._check_held(ids)
-        released = 0
+        self._check(ids)
+        let_go: list[int] = []
         for block in ids:
             self.ref_counts[block] -= 1
             if self.ref_counts[block] == 0:
-                self.free_list.append(block)
-                released += 1
-        self.used -= released
-        return released
+                let_go.append(block)
+        self.free_list += [block for block in let_go if block not in self.index]
+        for block in reversed(let_go):
+            if block in self.index:
+                self.cached_blocks[block] = None
+        self.used -= len(let_go)
+        return len(let_go)
 
-    def _check_held(self, ids: Sequence[int]) -> None:
+    def _check(self, ids: Sequence[int], *, cached_too: bool = False) -> None:
         if len(set(ids)) != len(ids):
             raise PoolError(f"a block is listed twice: {list(ids)}")
         for block in ids:
             if not 0 <= block < self.total:
                 raise PoolError(f"there is no block {block}: the pool has {self.total}")
-            if self.ref_counts[block] < 1:
+            if self.ref_counts[block] < 1 and not (cached_too and block in self.cached_blocks):
                 raise PoolError(f"nobody holds block {block}")

@@ -16,6 +16,14 @@ class Counters:
     prefill_tokens: int = 0
     decode_tokens: int = 0
     generated_tokens: int = 0
+    #: Tokens looked up in the prefix cache at first admissions, and how many of them were found.
+    prefix_queries_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    #: The same of requests that had run before: they mostly find what they computed themselves.
+    prefix_requery_tokens: int = 0
+    prefix_rehit_tokens: int = 0
+    #: Cached blocks reused for something else.
+    evicted_blocks: int = 0
     #: By finish reason.
     finished: Counter[str] = field(default_factory=lambda: Counter[str]())
     #: By refusal code.

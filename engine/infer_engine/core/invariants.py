@@ -10,7 +10,13 @@ from infer_engine.core.scheduler import Scheduler
 def violations(scheduler: Scheduler) -> list[str]:
     """One line for each thing that does not add up; empty when all is well. Takes time proportional to the
     pool."""
-    return [*_of_pool(scheduler.pool), *_of_tables(scheduler), *_of_requests(scheduler)]
+    return [
+        *_of_pool(scheduler.pool),
+        *_of_cache(scheduler.pool),
+        *_of_tables(scheduler),
+        *_of_contents(scheduler),
+        *_of_requests(scheduler),
+    ]
 
 
 def _of_pool(pool: BlockPool) -> list[str]:
@@ -27,6 +33,21 @@ def _of_pool(pool: BlockPool) -> list[str]:
     return found
 
 
+def _of_cache(pool: BlockPool) -> list[str]:
+    """Every hash leads to one block that holds it, and of the findable blocks those without a holder, and no
+    others, are cached."""
+    found: list[str] = []
+    index = pool.index
+    if {content.hash: block for block, content in index.contents.items()} != index.blocks:
+        found.append("hashes and the blocks' contents do not match")
+    idle = {block for block in index.contents if pool.ref_counts[block] == 0}
+    cached = set(pool.cached_blocks)
+    if idle != cached:
+        wrong = sorted(idle ^ cached)
+        found.append(f"findable blocks without a holder are not the cached ones: {wrong[:8]}")
+    return found
+
+
 def _of_tables(scheduler: Scheduler) -> list[str]:
     """Reference counts are the entries of the running requests' block tables, nothing else."""
     pool = scheduler.pool
@@ -40,6 +61,22 @@ def _of_tables(scheduler: Scheduler) -> list[str]:
     return [f"reference counts differ from the block tables: blocks {wrong[:8]}"]
 
 
+def _of_contents(scheduler: Scheduler) -> list[str]:
+    """What the index says a block holds is what the sequences have there that hold it."""
+    size, contents = scheduler.pool.block_size, scheduler.pool.index.contents
+    found: list[str] = []
+    for request in scheduler.running.values():
+        for number, block in enumerate(request.block_table):
+            content = contents.get(block)
+            if content is None:
+                continue
+            if (number + 1) * size > request.computed_tokens:
+                found.append(f"{request.id}: block {block} can be found and is not computed")
+            elif content.tokens != request.tokens(number * size, size):
+                found.append(f"{request.id}: block {block} is kept for other tokens")
+    return found
+
+
 def _of_requests(scheduler: Scheduler) -> list[str]:
     found: list[str] = []
     waiting = list(scheduler.waiting)
@@ -51,7 +88,7 @@ def _of_requests(scheduler: Scheduler) -> list[str]:
             found.append(
                 f"{request.id} waits in state {request.state} with {len(request.block_table)} blocks"
             )
-        if scheduler.admission.needs(request) > scheduler.pool.total:
+        if scheduler.pool.blocks_for(request.total_tokens + 1) > scheduler.pool.total:
             found.append(f"{request.id} waits but can never fit")
     for request in scheduler.running.values():
         capacity = len(request.block_table) * scheduler.pool.block_size

@@ -12,6 +12,8 @@ from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
 from infer_engine.protocol import BlockRun, Phase, RequestState, WaitingReason
 
+_CACHED = -1
+
 
 class CoreRow(Struct, frozen=True, array_like=True):
     """What only the replica knows of a request; the server adds tenant, times and labels."""
@@ -78,7 +80,10 @@ def block_runs(scheduler: Scheduler) -> list[BlockRun]:
         alone = (request.id,)
         for block in request.block_table:
             owners[block] = owners[block] + alone if owners[block] else alone
-    refs = scheduler.pool.ref_counts
+    # The cached are told apart from the free by a count that no block can have.
+    refs = scheduler.pool.ref_counts[:]
+    for block in scheduler.pool.cached_blocks:
+        refs[block] = _CACHED
     changes = map(or_, map(ne, owners, islice(owners, 1, None)), map(ne, refs, islice(refs, 1, None)))
     starts = [0, *compress(count(1), changes)]
     ends = [*starts[1:], len(owners)]
@@ -86,9 +91,9 @@ def block_runs(scheduler: Scheduler) -> list[BlockRun]:
         BlockRun(
             first=start,
             count=end - start,
-            state="used" if refs[start] else "free",
+            state="cached" if refs[start] == _CACHED else "used" if refs[start] else "free",
             owners=owners[start],
-            refs=refs[start],
+            refs=max(0, refs[start]),
         )
         for start, end in zip(starts, ends, strict=True)
     ]

@@ -25,6 +25,8 @@ class Admission:
     waited_s: float
     #: True when the request had run before and was preempted.
     resumed: bool
+    #: Tokens that are not computed because the prefix cache has them.
+    cached_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -32,7 +34,7 @@ class Preemption:
     id: str
     mode: PreemptMode
     freed_blocks: int
-    #: Tokens whose KV must be computed again.
+    #: Tokens whose KV was given up: what the prefix cache does not keep of it must be computed again.
     redo_tokens: int
 
 
@@ -56,3 +58,8 @@ class Plan:
     finished: list[Finish] = field(default_factory=list)
     decode_tokens: int = 0
     prefill_tokens: int = 0
+    #: Cached blocks that this step reuses for something else.
+    evicted: list[int] = field(default_factory=list[int])
+    #: Tokens looked up in the prefix cache by those admitted for the first time, and how many were found.
+    prefix_queries_tokens: int = 0
+    prefix_hit_tokens: int = 0

@@ -17,6 +17,8 @@ class Request:
     max_tokens: int
     arrival_s: float
     tenant: str = "default"
+    #: Requests share cached blocks only with requests of the same salt.
+    cache_salt: str = ""
     tier: Tier = "interactive"
     #: Higher is more urgent; test traffic is below zero. Decides who is preempted first within a tier.
     priority: int = 0
@@ -27,9 +29,11 @@ class Request:
     output: list[int] = field(default_factory=list)
     state: RequestState = "waiting"
     computed_tokens: int = 0
-    #: Tokens taken from the prefix cache at admission: none as long as there is no such cache.
+    #: Tokens taken from the prefix cache at the latest admission.
     cached_tokens: int = 0
     block_table: list[int] = field(default_factory=list)
+    #: What the prefix index computed so far: the salt's hash, then one of each full block. Kept by it alone.
+    hash_chain: list[bytes] = field(default_factory=list[bytes])
     #: When it last began to wait here: its arrival, or its preemption.
     queued_s: float = 0.0
     #: Its first admission here.
@@ -44,6 +48,13 @@ class Request:
     def total_tokens(self) -> int:
         """Tokens known so far: prompt and output."""
         return len(self.prompt) + len(self.output)
+
+    def tokens(self, start: int, count: int) -> list[int]:
+        """Tokens ``start .. start + count`` of prompt and output as one sequence."""
+        prompt, end = len(self.prompt), start + count
+        if end <= prompt:
+            return self.prompt[start:end]
+        return self.prompt[start:] + self.output[max(0, start - prompt) : end - prompt]
 
     @property
     def is_prefilling(self) -> bool:

@@ -137,6 +137,8 @@ class Scheduler:
             self.admission.hold()
         else:
             self._plan_admitted(plan, tokens_left, now_s)
+        plan.evicted = self.pool.take_evicted()
+        self.counters.evicted_blocks += len(plan.evicted)
         self.counters.decode_tokens += plan.decode_tokens
         self.counters.prefill_tokens += plan.prefill_tokens
         self._planned = plan
@@ -209,7 +211,7 @@ class Scheduler:
         )
         del self.running[victim.id]
         victim.block_table = []
-        victim.computed_tokens = 0
+        victim.computed_tokens = victim.cached_tokens = 0
         victim.state = "waiting"
         victim.preemptions += 1
         victim.queued_s = now_s
@@ -227,15 +229,31 @@ class Scheduler:
                     blocks=len(request.block_table),
                     waited_s=max(0.0, now_s - request.queued_s),
                     resumed=resumed,
+                    cached_tokens=request.cached_tokens,
                 )
             )
+            self._count_lookup(request, resumed, plan)
             request.state = "running"
             if request.admitted_s is None:
                 request.admitted_s = now_s
             self.running[request.id] = request
-            self._add_chunk(plan, Chunk(request, 0, count, count == request.total_tokens))
+            start = request.computed_tokens
+            self._add_chunk(plan, Chunk(request, start, count, start + count == request.total_tokens))
             self.counters.admissions += 1
             self.counters.resumptions += resumed
+
+    def _count_lookup(self, request: Request, resumed: bool, plan: Plan) -> None:
+        """Once per admission, however often the request was looked up while it waited."""
+        if not self.pool.index.enabled:
+            return
+        if resumed:
+            self.counters.prefix_requery_tokens += request.total_tokens
+            self.counters.prefix_rehit_tokens += request.cached_tokens
+            return
+        self.counters.prefix_queries_tokens += request.total_tokens
+        self.counters.prefix_hit_tokens += request.cached_tokens
+        plan.prefix_queries_tokens += request.total_tokens
+        plan.prefix_hit_tokens += request.cached_tokens
 
     def _add_chunk(self, plan: Plan, chunk: Chunk) -> None:
         plan.chunks.append(chunk)
@@ -261,7 +279,7 @@ class Scheduler:
             request = chunk.request
             if self.running.get(request.id) is not request:
                 continue
-            request.computed_tokens += chunk.count
+            self._computed(request, chunk.count)
             if not chunk.samples:
                 continue
             token = tokens[request.id]
@@ -272,6 +290,14 @@ class Scheduler:
             elif len(request.output) >= request.max_tokens:
                 finished.append(self._finish(request, "length"))
         return finished
+
+    def _computed(self, request: Request, tokens: int) -> None:
+        """Blocks that these tokens filled can be found from now on, and not before their KV was written."""
+        size = self.pool.block_size
+        full = request.computed_tokens // size
+        request.computed_tokens += tokens
+        if request.computed_tokens // size > full:
+            self.pool.index.add(request, full, request.computed_tokens // size)
 
     def _finish(self, request: Request, reason: FinishReason, error: str | None = None) -> Finish:
         """The only way out. The block table stays as it was: a plan under way may name it, and its blocks are

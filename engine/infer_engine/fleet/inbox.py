@@ -33,6 +33,8 @@ from infer_engine.replica.messages import (
 
 log = logging.getLogger(__name__)
 
+#: A full cache gives up blocks in nearly every step: they become one event of their sum this often.
+EVICT_EVENT_PERIOD_S = 1.0
 #: Said of a request whose tokens did not arrive one after another.
 STREAM_GAP = "stream_gap"
 
@@ -100,7 +102,12 @@ class Inbox:
 
     def _step_report(self, handle: ReplicaHandle, report: StepReport) -> None:
         now_s = self.ledger.clock()
-        self.measures.of[handle.id].stepped(report.duration_s, report.prefill_tokens, report.decode_tokens)
+        measures = self.measures.of[handle.id]
+        measures.stepped(report.duration_s, report.prefill_tokens, report.decode_tokens)
+        measures.looked_up(report.prefix_queries_tokens, report.prefix_hit_tokens)
+        measures.evicted_blocks += report.evicted_blocks
+        handle.evicted_blocks += report.evicted_blocks
+        self._tell_evictions(handle, now_s)
         for preempted in report.preempted:
             self._preempted(handle, preempted, now_s)
         for admitted in report.admitted:
@@ -135,6 +142,14 @@ class Inbox:
         )
         if not report.running and not report.waiting and not self.ledger.on(handle.id):
             handle.work_since_s = None
+
+    def _tell_evictions(self, handle: ReplicaHandle, now_s: float) -> None:
+        """Called at every report and observation, so the last of them are not kept back for long."""
+        if not handle.evicted_blocks or now_s - handle.evictions_told_s < EVICT_EVENT_PERIOD_S:
+            return
+        self.ledger.feed.event("cache_evict", replica=handle.id, blocks=handle.evicted_blocks)
+        handle.evicted_blocks = 0
+        handle.evictions_told_s = now_s
 
     def _preempted(self, handle: ReplicaHandle, preempted: PreemptedOut, now_s: float) -> None:
         request = self._placed(handle, preempted.id)
@@ -214,6 +229,7 @@ class Inbox:
     # --- the rest ------------------------------------------------------------------------------------------
 
     def _observation(self, handle: ReplicaHandle, observation: Observation) -> None:
+        self._tell_evictions(handle, self.ledger.clock())
         for row in observation.rows:
             request = self._placed(handle, row.id)
             if request is None:

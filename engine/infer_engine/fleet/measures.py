@@ -60,6 +60,11 @@ class ReplicaMeasures:
         self.prompt_tokens = 0
         self.preemptions = 0
         self.steps = 0
+        #: Tokens looked up in the prefix cache at first admissions, and how many of them were found.
+        self.prefix_queries_tokens = 0
+        self.prefix_hit_tokens = 0
+        #: Cached blocks reused for something else.
+        self.evicted_blocks = 0
         #: Requests that ended here, by reason.
         self.finished: Counter[str] = Counter()
         self._replica = replica
@@ -89,6 +94,15 @@ class ReplicaMeasures:
     def preempted(self, now_s: float) -> None:
         self.preemptions += 1
         self.preemption_rate.add(1, now_s)
+
+    def looked_up(self, queries_tokens: int, hit_tokens: int) -> None:
+        self.prefix_queries_tokens += queries_tokens
+        self.prefix_hit_tokens += hit_tokens
+
+    @property
+    def prefix_hit_ratio(self) -> float | None:
+        """None where nothing was looked up yet."""
+        return self.prefix_hit_tokens / self.prefix_queries_tokens if self.prefix_queries_tokens else None
 
     def stepped(self, duration_s: float, prefill_tokens: int, decode_tokens: int) -> None:
         self.steps += 1

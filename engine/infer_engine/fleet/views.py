@@ -138,6 +138,7 @@ class Views:
             ttft_s=ttft_figures([measures.ttft], requests, now_s),
             itl_s=itl_figures([measures.itl], now_s),
             preemptions=measures.preemptions,
+            prefix_hit_ratio=measures.prefix_hit_ratio,
             incarnation=handle.incarnation,
             pid=handle.pid,
             max_running=limits.get("max_running"),

@@ -84,6 +84,9 @@ class ReplicaHandle:
         #: Since when it has had work without a break.
         self.work_since_s: float | None = None
         self.step_times_s: deque[float] = deque(maxlen=RECENT_STEPS)
+        #: Cached blocks that were reused and of which no event told yet, and when the last one did.
+        self.evicted_blocks = 0
+        self.evictions_told_s = float("-inf")
         #: How often admission was closed without the queue having come back yet.
         self.awaits_withdrawn = 0
         #: Cancel what is left as soon as the queue has come back.

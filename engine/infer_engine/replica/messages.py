@@ -159,6 +159,11 @@ class StepReport(Struct, frozen=True, kw_only=True, tag="step"):
     admitted: list[Admitted] = []
     preempted: list[PreemptedOut] = []
     finished: list[FinishedOut] = []
+    #: Cached blocks that this step reused for something else.
+    evicted_blocks: int = 0
+    #: Tokens that this step's first admissions looked up in the prefix cache, and how many were found.
+    prefix_queries_tokens: int = 0
+    prefix_hit_tokens: int = 0
 
 
 class Observation(Struct, frozen=True, kw_only=True, tag="observation"):

@@ -159,6 +159,8 @@ class StepLoop:
             max_tokens=message.max_tokens,
             arrival_s=self._arrival_s(message, now_s),
             tenant=message.tenant,
+            # One tenant's prompts must not show in the latency of another's.
+            cache_salt=message.tenant,
             tier=message.tier,
             priority=message.priority,
             stop_token_ids=frozenset(message.stop_token_ids),
@@ -257,6 +259,9 @@ class StepLoop:
                     FinishedOut(each.id, each.reason, each.freed_blocks, each.generated_tokens, each.error)
                     for each in finished
                 ],
+                evicted_blocks=len(plan.evicted),
+                prefix_queries_tokens=plan.prefix_queries_tokens,
+                prefix_hit_tokens=plan.prefix_hit_tokens,
             )
         )
 

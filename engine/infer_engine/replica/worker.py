@@ -95,7 +95,11 @@ class Worker:
         return StepLoop(
             incarnation=self._config.incarnation,
             scheduler=Scheduler(
-                BlockPool(info.kv_blocks, info.block_size),
+                BlockPool(
+                    info.kv_blocks,
+                    info.block_size,
+                    prefix_cache=self._config.settings.prefix_cache,
+                ),
                 starting_limits(self._config.settings, info.kv_blocks),
                 info.context_length,
             ),

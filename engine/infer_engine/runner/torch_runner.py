@@ -9,7 +9,6 @@ cannot be set from here.
 import torch
 
 from infer_engine.core.plan import Chunk, Plan
-from infer_engine.core.request import Request
 from infer_engine.model.attention.paged import PagedAttention, Scratch, Span, pack_order
 from infer_engine.model.attention.pool import KvPool
 from infer_engine.model.llama import Llama
@@ -42,7 +41,7 @@ class TorchRunner:
         sampling: list[Chunk] = []
         logit_rows: list[int] = []
         for span, chunk in packed:
-            tokens += tokens_of(chunk.request, span.start, span.count)
+            tokens += chunk.request.tokens(span.start, span.count)
             positions += range(span.start, span.start + span.count)
             if chunk.samples:
                 sampling.append(chunk)
@@ -69,10 +68,3 @@ class TorchRunner:
 
 def _span(chunk: Chunk) -> Span:
     return Span(chunk.start, chunk.count, chunk.request.block_table)
-
-
-def tokens_of(request: Request, start: int, count: int) -> list[int]:
-    """Tokens ``start .. start + count`` of prompt and output as one sequence."""
-    prompt = len(request.prompt)
-    end = start + count
-    return request.prompt[start:end] + request.output[max(0, start - prompt) : max(0, end - prompt)]

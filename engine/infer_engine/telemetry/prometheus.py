@@ -68,6 +68,17 @@ _COUNTERS: list[tuple[str, str, Callable[[ReplicaMeasures], float]]] = [
     ("vllm:num_preemptions", "Preemptions.", lambda each: each.preemptions),
     ("vllm:prompt_tokens", "Prompt tokens of admitted requests.", lambda each: each.prompt_tokens),
     ("vllm:generation_tokens", "Generated tokens.", lambda each: each.generated_tokens),
+    (
+        "vllm:prefix_cache_queries",
+        "Tokens looked up in the prefix cache at first admissions.",
+        lambda each: each.prefix_queries_tokens,
+    ),
+    (
+        "vllm:prefix_cache_hits",
+        "Tokens found in the prefix cache at first admissions.",
+        lambda each: each.prefix_hit_tokens,
+    ),
+    ("infer_cache_evicted_blocks", "Cached blocks reused.", lambda each: each.evicted_blocks),
     ("infer_preemptions", "Preemptions.", lambda each: each.preemptions),
     ("infer_steps", "Engine steps.", lambda each: each.steps),
 ]
