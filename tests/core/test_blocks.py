@@ -60,9 +60,9 @@ class PoolMachine(RuleBasedStateMachine):
         request = Request(id="r", prompt=tokens, max_tokens=1, arrival_s=0.0, block_table=[block])
         self.pool.index.add(request, 0, 1)
         self.kept.add(block)
-        assert self.pool.index.find(Request(id="s", prompt=[*tokens, 0], max_tokens=1, arrival_s=0.0)) == [
-            block
-        ]
+        same = Request(id="s", prompt=[*tokens, 0], max_tokens=1, arrival_s=0.0)
+        assert self.pool.index.find(same).blocks == [block]
+        assert not self.pool.is_writable(block)
 
     @rule(data=st.data())
     def share_cached(self, data: st.DataObject) -> None:

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 import pytest
 from core.test_blocks import test_a_double_free_is_refused_and_changes_nothing as double_free
 from core.test_blocks import test_a_freed_tail_is_reused_before_its_head as tail_first
+from core.test_copy_on_write import (
+    test_a_fork_whose_parent_ended_copies_what_can_be_found_of_it as orphan_fork,
+)
+from core.test_copy_on_write import test_a_victims_copy_leaves_the_plan_with_it as victims_copy
+from core.test_copy_on_write import test_the_longest_of_several_parts_is_taken as longest_part
+from core.test_copy_on_write import test_where_there_is_no_place_a_fork_waits_like_any_other as fork_waits
 from core.test_preemption import (
     test_a_victim_already_planned_leaves_the_plan_and_its_token_goes_to_a_prefill as refund_planned,
 )
@@ -62,6 +68,10 @@ def fire_at_pool(core: Core) -> None:
 def negative_count(core: Core) -> None:
     with pytest.raises(core.PoolError):
         core.BlockPool(4, 4).allocate(-1)
+
+
+def fork_waits_for_the_mark(core: Core) -> None:
+    fork_waits(core, "mark")
 
 
 MUTANTS = [
@@ -171,19 +181,21 @@ MUTANTS = [
         "return handed_back",
     ),
     # The prefix cache
-    Mutant("forget a hash on evict", "prefix", "del self.blocks[self.contents.pop(block).hash]", "pass"),
+    Mutant("forget a hash on evict", "prefix", "del self.blocks[content.hash]", "pass"),
     Mutant("evict without telling", "blocks", "self._evicted.append(block)", "pass"),
     Mutant("cached before free", "blocks", "if self.free_list else", "if not self.cached_blocks else"),
     Mutant("heads evicted before tails", "blocks", "in reversed(let_go)", "in let_go", lru_tail_first),
     Mutant("the latest let go is evicted", "blocks", "popitem(last=False)", "popitem(last=True)", lru_order),
     Mutant("a hit does not make it new", "blocks", "del self.cached_blocks[block]", "pass"),
     Mutant("a hit is not counted as used", "blocks", "self.used += 1", "pass"),
-    Mutant("a hit without a holder costs nothing", "admission", "fresh + self._pool.idle(hit)", "fresh"),
+    Mutant(
+        "a hit without a holder costs nothing", "admission", "fresh + self._pool.idle(hit.blocks)", "fresh"
+    ),
     Mutant(
         "a held hit costs its blocks",
         "admission",
-        "fresh + self._pool.idle(hit)",
-        "fresh + len(hit)",
+        "fresh + self._pool.idle(hit.blocks)",
+        "fresh + len(hit.blocks)",
         held_hit_is_free,
     ),
     Mutant(
@@ -213,6 +225,54 @@ MUTANTS = [
         "        if resumed:\n",
         "        if False:\n",
         rehits_apart,
+    ),
+    # Copy-on-write
+    Mutant("write where others read", "scheduler", "or self._must_copy(request)", ""),
+    Mutant("write to what is shared", "blocks", "self.ref_counts[block] == 1 and block", "block"),
+    Mutant("write to what can be found", "blocks", "== 1 and block not in self.index", "== 1", orphan_fork),
+    Mutant("copied and still held", "scheduler", "self.pool.release([shared])", "pass"),
+    Mutant("replaced and not copied", "scheduler", "plan.copies.append((shared, block))", "pass"),
+    Mutant("copied the wrong way", "scheduler", "append((shared, block))", "append((block, shared))"),
+    Mutant("a victim's copy stays", "scheduler", "if copy[1] not in lost", "if True", victims_copy),
+    Mutant("part of a block not copied", "scheduler", "plan.copies += round_.copies", "pass"),
+    Mutant(
+        "part of a block one token too long",
+        "prefix",
+        "request.total_tokens - 1 - start",
+        "request.total_tokens - start",
+    ),
+    Mutant(
+        "the first part instead of the longest",
+        "prefix",
+        "if alike > best[1]:",
+        "if not best[1] and alike:",
+        longest_part,
+    ),
+    Mutant(
+        "part of a block of another beginning",
+        "prefix",
+        "request.hash_chain[number], {}",
+        "next(iter(self.behind), b''), {}",
+    ),
+    Mutant(
+        "forked with other tokens",
+        "scheduler",
+        "parent.tokens(0, common) != child.tokens(0, common)",
+        "False",
+    ),
+    Mutant("forked to another tenant", "scheduler", "parent.cache_salt != child.cache_salt", "False"),
+    Mutant(
+        "forked past the mark",
+        "scheduler",
+        "self.pool.used + fresh > self.limits.mark(child.tier)",
+        "False",
+        fork_waits_for_the_mark,
+    ),
+    Mutant(
+        "a fork computes nothing",
+        "scheduler",
+        "min(parent.computed_tokens, child.total_tokens - 1)",
+        "min(parent.computed_tokens, child.total_tokens)",
     ),
     Mutant("half of the limits checked", "limits", "if problems:", "if len(problems) > 1:"),
     Mutant(

@@ -26,8 +26,13 @@ class CacheModel:
             request = scheduler.get(admission.id)
             assert request.cached_tokens == request.computed_tokens == admission.cached_tokens
             assert request.cached_tokens < request.total_tokens, f"{request.id} has nothing left to compute"
-            blocks, rest = divmod(request.cached_tokens, size)
-            assert rest == 0
+            blocks, part = divmod(request.cached_tokens, size)
+            copied = {target: source for source, target in plan.copies}
+            source = copied.get(request.block_table[blocks])
+            assert (part > 0) == (source is not None), f"{request.id} took {part} tokens from {source}"
+            if source is not None:
+                wanted = self._runner.chain(request)[blocks * size : blocks * size + part]
+                assert self._runner.kv[source][:part] == wanted, f"{request.id} took what is not its own"
             found = self.longest_hit(request)
             assert found[:blocks] == request.block_table[:blocks], f"{request.id} hit what is not its own"
             assert len(found) <= blocks, f"{request.id} hit {blocks} of {len(found)} blocks"

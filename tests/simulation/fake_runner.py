@@ -21,8 +21,11 @@ class FakeRunner:
         self._chains: dict[str, tuple[Any, list[int]]] = {}
 
     def execute(self, plan: Any) -> dict[str, int]:
-        """Write the KV of every chunk, then attend; AssertionError when a sequence's KV is not what it should
-        be."""
+        """Copy what is to be copied, write the KV of every chunk, then attend; AssertionError when a
+        sequence's KV is not what it should be."""
+        copied = [(self.kv[source][:], target) for source, target in plan.copies]
+        for values, target in copied:
+            self.kv[target] = values
         for chunk in plan.chunks:
             self._write(chunk)
         return {chunk.request.id: self._sample(chunk.request) for chunk in plan.chunks if chunk.samples}

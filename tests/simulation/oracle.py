@@ -72,6 +72,16 @@ class Oracle:
             assert end <= request.total_tokens, f"{request.id} computes tokens it does not have"
             assert chunk.samples == (end == request.total_tokens), f"{request.id} samples at the wrong moment"
             assert end <= len(request.block_table) * size, f"{request.id} writes past its blocks"
+            written = request.block_table[chunk.start // size : -(-end // size)]
+            assert all(map(self._is_its_own, written)), f"{request.id} writes to shared blocks"
+        targets = [target for _, target in plan.copies]
+        assert len(set(targets)) == len(targets), "a block is copied to twice"
+        written = {block for chunk in plan.chunks for block in chunk.request.block_table}
+        assert set(targets) <= written, "a block is copied to for nobody"
+
+    def _is_its_own(self, block: int) -> bool:
+        pool = self.scheduler.pool
+        return pool.ref_counts[block] == 1 and block not in pool.index.contents
 
     def _check_decode(self, plan: Any, before: Before) -> None:
         chunks = {chunk.request.id: chunk.count for chunk in plan.chunks}
@@ -189,7 +199,7 @@ class Oracle:
         pool, limits = scheduler.pool, scheduler.limits
         hit = self.cache.longest_hit(request)
         needs = -(-(request.total_tokens + 1) // pool.block_size) - sum(
-            map(bool, map(pool.ref_counts.__getitem__, hit))
+            pool.ref_counts[block] > 0 for block in hit
         )
         mark = (
             limits.admit_limit

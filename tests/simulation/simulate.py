@@ -78,6 +78,8 @@ class Simulation:
             self._arrive()
         if draw.random() < 0.04:
             self._abort()
+        if draw.random() < 0.1 and self.scheduler.running:
+            self._fork(draw.choice(list(self.scheduler.running.values())))
         if draw.random() < 0.02:
             self._change_limits()
         if draw.random() < (0.005 if self.scheduler.admission_open else 0.05):
@@ -108,6 +110,7 @@ class Simulation:
         self.tally.steps += 1
         self.tally.hit_tokens += sum(admission.cached_tokens for admission in plan.admitted)
         self.tally.evicted_blocks += len(plan.evicted)
+        self.tally.copied_blocks += len(plan.copies)
         self.tally.tokens += len(tokens)
         self.tally.preemptions += len(plan.preempted)
         self._note(
@@ -149,20 +152,37 @@ class Simulation:
             )
             self._add(request_id)
 
-    def _add(self, request_id: str) -> None:
+    def _fork(self, parent: Any) -> None:
+        """Another request with the prompt of a running one, now and then with another salt or a longer
+        prompt."""
+        draw = self.random
+        request_id = f"q{len(self.fates)}"
+        fate = draw_fate(draw, key=len(self.fates), now_s=self.now_s, capacity=64, prompt_share=1)
+        extra = [1] * draw.choice([0, 0, 0, 3])
+        fate.spec |= {"prompt": parent.prompt + extra, "cache_salt": parent.cache_salt}
+        if draw.random() < 0.1:
+            fate.spec |= {"cache_salt": "a third tenant"}
+        fate.away = []
+        self.fates[request_id] = fate
+        self._add(request_id, parent.id)
+        request = fate.request
+        self.tally.forks += request is not None and request.state == "running"
+
+    def _add(self, request_id: str, parent_id: str | None = None) -> None:
         """Hand it to the scheduler with the tokens it has; whatever is refused must be refused rightly."""
         fate = self.fates[request_id]
         request = self.core.Request(id=request_id, output=list(fate.away or []), **fate.spec)
         scheduler = self.scheduler
         needs = -(-(request.total_tokens + 1) // self.block_size)
         never = needs > self.blocks or len(request.prompt) + request.max_tokens > self.context
-        code = self._refusal_of(request)
+        code = self._refusal_of(request, parent_id)
         if never:
             want = "never_fits"
         elif not scheduler.admission_open:
             want = "admission_closed"
         else:
-            full = len(scheduler.waiting) - (code is None) >= scheduler.limits.max_waiting
+            waited = len(scheduler.waiting) - (code is None and request.state == "waiting")
+            full = waited >= scheduler.limits.max_waiting
             want = "queue_full" if full else None
         assert code == want, f"{request_id} was refused with {code}, not {want}"
         if code is None:
@@ -178,10 +198,13 @@ class Simulation:
         code = self._refusal_of(self.core.Request(id=request_id, **self.fates[request_id].spec))
         assert code in ("duplicate_id", "never_fits"), f"{request_id} was taken twice"
 
-    def _refusal_of(self, request: Any) -> str | None:
+    def _refusal_of(self, request: Any, parent_id: str | None = None) -> str | None:
         """Add it; the code if it was refused."""
         try:
-            self.scheduler.add(request, self.now_s)
+            if parent_id is None:
+                self.scheduler.add(request, self.now_s)
+            else:
+                self.scheduler.fork(parent_id, request, self.now_s)
         except self.core.Refusal as refusal:
             self.tally.refused[refusal.code] += 1
             return refusal.code

@@ -16,6 +16,9 @@ class Tally:
     preemptions: int = 0
     hit_tokens: int = 0
     evicted_blocks: int = 0
+    copied_blocks: int = 0
+    #: Forks that joined the batch at once.
+    forks: int = 0
     admitted_past_a_head: int = 0
     handed_back_with_tokens: int = 0
     finished: Counter[str] = field(default_factory=_counter)

@@ -33,6 +33,8 @@ def test_the_fire_reaches_what_it_is_meant_to_reach(tally: Tally) -> None:
     assert set(tally.refused) == {"never_fits", "duplicate_id", "queue_full", "admission_closed"}
     assert tally.handed_back_with_tokens > 5
     assert min(tally.hit_tokens, tally.evicted_blocks) > 10_000
+    assert tally.copied_blocks > 500
+    assert tally.forks > 250
 
 
 def digest_in_another_process(seed: int, hash_seed: str) -> str:

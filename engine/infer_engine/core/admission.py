@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from infer_engine.core.blocks import BlockPool
 from infer_engine.core.limits import Limits
+from infer_engine.core.prefix import Hit
 from infer_engine.core.queues import TIERS, WaitingQueue
 from infer_engine.core.request import Request
 from infer_engine.protocol import Tier, WaitingReason
@@ -24,7 +25,7 @@ class Price:
     """What the admission of a request costs now: ``needs`` blocks become used beside the ``hit``'s held
     ones, ``fresh`` of them newly allocated."""
 
-    hit: list[int]
+    hit: Hit
     fresh: int
     needs: int
 
@@ -47,20 +48,19 @@ class AdmissionControl:
 
     # --- deciding ------------------------------------------------------------------------------------------
 
-    def admit(self, limits: Limits, running: int, tokens: int) -> list[tuple[Request, int]]:
+    def admit(self, limits: Limits, running: int, tokens: int) -> "Round":
         """Take from the queue who may join a batch of ``running`` sequences with ``tokens`` left of the
-        step's budget, give each its blocks, and return them with the number of tokens each computes in this
-        step."""
+        step's budget, and give each its blocks."""
         self._gate = None
         self._blocked = {}
         self._heads = {}
-        round_ = _Round(limits, running, tokens)
+        round_ = Round(limits, running, tokens)
         for tier in TIERS:
             self._admit_tier(tier, round_)
             # A batch request never takes blocks for which an interactive one waits.
             if self._gate is not None or tier in self._heads:
                 break
-        return round_.admitted
+        return round_
 
     def hold(self) -> None:
         """The step preempted: it admits nobody, for want of KV."""
@@ -68,7 +68,7 @@ class AdmissionControl:
         self._blocked = {}
         self._heads = {}
 
-    def _admit_tier(self, tier: Tier, round_: "_Round") -> None:
+    def _admit_tier(self, tier: Tier, round_: "Round") -> None:
         while (head := self._waiting.first(tier)) is not None:
             if (gate := round_.gate()) is not None:
                 self._gate = gate
@@ -78,7 +78,7 @@ class AdmissionControl:
                 self._pass_by(head, round_)
                 return
 
-    def _pass_by(self, head: Request, round_: "_Round") -> None:
+    def _pass_by(self, head: Request, round_: "Round") -> None:
         """Smaller requests may pass a blocked head, but only so often: then the batch empties until it
         fits."""
         for request in self._waiting.behind_first(head.tier, LOOK_AHEAD):
@@ -91,10 +91,10 @@ class AdmissionControl:
 
     def _price(self, request: Request) -> Price:
         hit = self._pool.index.find(request)
-        fresh = self._whole(request) - len(hit)
-        return Price(hit, fresh, fresh + self._pool.idle(hit))
+        fresh = self._whole(request) - len(hit.blocks)
+        return Price(hit, fresh, fresh + self._pool.idle(hit.blocks))
 
-    def _obstacle(self, request: Request, needs: int, round_: "_Round") -> WaitingReason | None:
+    def _obstacle(self, request: Request, needs: int, round_: "Round") -> WaitingReason | None:
         if needs > self._pool.available:
             return "kv"
         # Without the exemption of an empty batch, a request larger than the mark would wait for ever.
@@ -102,19 +102,24 @@ class AdmissionControl:
             return "headroom"
         return None
 
-    def _take(self, request: Request, round_: "_Round") -> bool:
+    def _take(self, request: Request, round_: "Round") -> bool:
         """Move it into the batch, or note what keeps it out. Nothing comes between looking its prefix up and
         holding it."""
         price = self._price(request)
         if (reason := self._obstacle(request, price.needs, round_)) is not None:
             self._blocked[request] = Blocked(reason, price.needs)
             return False
-        table = self._pool.allocate_behind(price.hit, price.fresh)
+        hit = price.hit
+        table = self._pool.allocate_behind(hit.blocks, price.fresh)
         if table is None:
             raise RuntimeError(f"admission of {request.id} was decided on blocks that are not there")
         self._waiting.remove(request)
         request.block_table = table
-        request.computed_tokens = request.cached_tokens = len(price.hit) * self._pool.block_size
+        hit_tokens = len(hit.blocks) * self._pool.block_size + hit.part_tokens
+        request.computed_tokens = request.cached_tokens = hit_tokens
+        if hit.part_tokens:
+            # Nobody has to hold what is copied from: it is read before anything is written.
+            round_.copies.append((hit.part_of, table[len(hit.blocks)]))
         request.passed = 0
         count = min(request.total_tokens - request.computed_tokens, round_.tokens)
         round_.tokens -= count
@@ -173,15 +178,18 @@ class AdmissionControl:
         return head if head is not None and head in self._waiting else None
 
 
-class _Round:
-    """One round of admission while it runs."""
+class Round:
+    """One round of admission."""
 
     def __init__(self, limits: Limits, running: int, tokens: int) -> None:
         self.limits = limits
         self.running = running
         #: Left of the step's token budget.
         self.tokens = tokens
+        #: With the number of tokens that each computes in this step.
         self.admitted: list[tuple[Request, int]] = []
+        #: Blocks (from, to) that begin as a newcomer's do.
+        self.copies: list[tuple[int, int]] = []
 
     def gate(self) -> WaitingReason | None:
         """What keeps out everybody, whatever their size."""

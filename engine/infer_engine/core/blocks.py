@@ -97,6 +97,10 @@ class BlockPool:
             raise PoolError(f"{count} blocks were counted and are not there")
         return [*hit, *rest]
 
+    def is_writable(self, block: int) -> bool:
+        """Whether its one holder may write to it: nobody else holds it, nobody finds it."""
+        return self.ref_counts[block] == 1 and block not in self.index
+
     def share(self, ids: Sequence[int]) -> None:
         """One more holder for each of these held or cached blocks."""
         self._check(ids, cached_too=True)

@@ -10,6 +10,10 @@ class Counters:
     admissions: int = 0
     #: Admissions of requests that had run before.
     resumptions: int = 0
+    #: Requests that joined the batch as a fork of one in it.
+    forks: int = 0
+    #: Blocks copied before a write.
+    copied_blocks: int = 0
     preemptions: int = 0
     #: Tokens whose KV preemption threw away.
     redo_tokens: int = 0

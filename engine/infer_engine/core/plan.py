@@ -49,7 +49,10 @@ class Finish:
 
 @dataclass(slots=True)
 class Plan:
-    """Chunks in batch order. ``finished`` holds requests that ended while planning (``kv_exhausted``)."""
+    """Chunks in batch order. ``finished`` holds requests that ended while planning (``kv_exhausted``).
+
+    Before anything is computed the runner copies whole blocks, ``copies`` of (from, to), as if all were read
+    before any is written: what is copied from may be written to in this very step."""
 
     step: int
     chunks: list[Chunk] = field(default_factory=list)
@@ -58,6 +61,9 @@ class Plan:
     finished: list[Finish] = field(default_factory=list)
     decode_tokens: int = 0
     prefill_tokens: int = 0
+    copies: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    #: Requests that joined the batch since the last step as a fork of one in it; not in ``admitted``.
+    forked: list[Admission] = field(default_factory=list[Admission])
     #: Cached blocks that this step reuses for something else.
     evicted: list[int] = field(default_factory=list[int])
     #: Tokens looked up in the prefix cache by those admitted for the first time, and how many were found.

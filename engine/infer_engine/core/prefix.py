@@ -8,9 +8,13 @@ only finds a block; what decides is a comparison of its tokens.
 from array import array
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import NamedTuple
 
 from infer_engine.core.request import Request
+
+#: Blocks that are compared for a part of a block, the newest first.
+MOST_PARTS_TRIED = 8
 
 HashBlock = Callable[[bytes, Sequence[int]], bytes]
 
@@ -28,6 +32,15 @@ class Content(NamedTuple):
     tokens: list[int]
 
 
+class Hit(NamedTuple):
+    """``blocks`` hold a request's beginning; the block ``part_of`` begins with the ``part_tokens`` tokens
+    after it."""
+
+    blocks: list[int]
+    part_of: int = -1
+    part_tokens: int = 0
+
+
 class PrefixIndex:
     """Blocks by content and back. Of two blocks of equal content the first is kept. Knows nothing of holders;
     when not ``enabled`` it stays empty and finds nothing."""
@@ -37,18 +50,36 @@ class PrefixIndex:
         #: Read only for others.
         self.blocks: dict[bytes, int] = {}
         self.contents: dict[int, Content] = {}
+        #: Blocks by the hash of the block before them.
+        self.behind: dict[bytes, dict[int, None]] = {}
         self._block_size = block_size
         self._hash_block = hash_block
 
     def __contains__(self, block: int) -> bool:
         return block in self.contents
 
-    def find(self, request: Request) -> list[int]:
-        """The blocks that hold the longest known prefix of the request's tokens, its newest token left
-        out: that one is always computed, or there would be nothing to sample from."""
-        found: list[int] = []
+    def find(self, request: Request) -> Hit:
+        """What holds the longest known prefix of the request's tokens, its newest token left out: that one is
+        always computed, or there would be nothing to sample from."""
         if not self.enabled:
-            return found
+            return Hit([])
+        blocks = self._find_blocks(request)
+        return Hit(blocks, *self._find_part(request, len(blocks)))
+
+    def _find_part(self, request: Request, number: int) -> tuple[int, int]:
+        """Of the request's block ``number``: a block that begins alike, and for how many tokens."""
+        self._begin_chain(request)
+        start = number * self._block_size
+        wanted = request.tokens(start, min(self._block_size, request.total_tokens - 1 - start))
+        best = (-1, 0)
+        for block in islice(reversed(self.behind.get(request.hash_chain[number], {})), MOST_PARTS_TRIED):
+            alike = _alike(self.contents[block].tokens, wanted)
+            if alike > best[1]:
+                best = (block, alike)
+        return best
+
+    def _find_blocks(self, request: Request) -> list[int]:
+        found: list[int] = []
         size = self._block_size
         for number in range((request.total_tokens - 1) // size):
             block = self.blocks.get(self._hash_of(request, number))
@@ -74,19 +105,37 @@ class PrefixIndex:
                 continue
             tokens = request.tokens(number * self._block_size, self._block_size)
             self.blocks[hash_] = block
-            self.contents[block] = Content(hash_, request.hash_chain[number], tokens)
+            parent = request.hash_chain[number]
+            self.contents[block] = Content(hash_, parent, tokens)
+            self.behind.setdefault(parent, {})[block] = None
 
     def remove(self, block: int) -> None:
         """The block is about to hold something else."""
-        del self.blocks[self.contents.pop(block).hash]
+        content = self.contents.pop(block)
+        del self.blocks[content.hash]
+        siblings = self.behind[content.parent]
+        del siblings[block]
+        if not siblings:
+            del self.behind[content.parent]
 
     def _hash_of(self, request: Request, number: int) -> bytes:
         """Hash of the request's block ``number``, all tokens of which must be known. The chain is kept in
         the request: tokens are only ever added."""
         chain = request.hash_chain
-        if not chain:
-            chain.append(blake2b(request.cache_salt.encode(), digest_size=16).digest())
+        self._begin_chain(request)
         while len(chain) <= number + 1:
             start = (len(chain) - 1) * self._block_size
             chain.append(self._hash_block(chain[-1], request.tokens(start, self._block_size)))
         return chain[number + 1]
+
+    def _begin_chain(self, request: Request) -> None:
+        if not request.hash_chain:
+            request.hash_chain.append(blake2b(request.cache_salt.encode(), digest_size=16).digest())
+
+
+def _alike(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    for position, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return position
+    return min(len(left), len(right))

@@ -37,6 +37,7 @@ class Scheduler:
         self.running: dict[str, Request] = {}
         self.admission = AdmissionControl(pool, self.waiting)
         self.admission_open = True
+        self._forked: list[Admission] = []
         self.counters = Counters()
         #: When the last step was committed.
         self.last_step_s: float | None = None
@@ -79,6 +80,30 @@ class Scheduler:
                 waiting=len(self.waiting),
                 max_waiting=self.limits.max_waiting,
             )
+
+    def fork(self, parent_id: str, child: Request, now_s: float) -> None:
+        """``add`` a request that begins as a running one does. Where nobody waits and the batch has room it
+        joins at once and shares the blocks of what both have in common; the first to write to a shared block
+        copies it. Else it waits like any other."""
+        self.add(child, now_s)
+        parent = self.running.get(parent_id)
+        if parent is None or parent.cache_salt != child.cache_salt or len(self.waiting) > 1:
+            return
+        common = min(parent.computed_tokens, child.total_tokens - 1)
+        table = parent.block_table[: self.pool.blocks_for(common)]
+        fresh = max(0, self.pool.blocks_for(child.total_tokens + 1) - len(table))
+        if (
+            parent.tokens(0, common) != child.tokens(0, common)
+            or len(self.running) >= self.limits.max_running
+            or self.pool.used + fresh > self.limits.mark(child.tier)
+            or fresh > self.pool.available
+        ):
+            return
+        self.waiting.remove(child)
+        child.block_table = self.pool.allocate_behind(table, fresh) or []
+        child.computed_tokens = child.cached_tokens = common
+        self._forked.append(self._join(child, now_s))
+        self.counters.forks += 1
 
     def abort(self, request_id: str, reason: FinishReason = "cancelled") -> Finish | None:
         """End a request wherever it is, its blocks back at once; None if there is none of that id (any
@@ -131,7 +156,8 @@ class Scheduler:
         if self._planned is not None and self._planned.chunks:
             raise RuntimeError(f"step {self._planned.step} has not been committed")
         self.counters.steps += 1
-        plan = Plan(step=self.counters.steps)
+        plan = Plan(step=self.counters.steps, forked=self._forked)
+        self._forked = []
         tokens_left = self._plan_running(plan, now_s)
         if plan.preempted:
             self.admission.hold()
@@ -139,6 +165,7 @@ class Scheduler:
             self._plan_admitted(plan, tokens_left, now_s)
         plan.evicted = self.pool.take_evicted()
         self.counters.evicted_blocks += len(plan.evicted)
+        self.counters.copied_blocks += len(plan.copies)
         self.counters.decode_tokens += plan.decode_tokens
         self.counters.prefill_tokens += plan.prefill_tokens
         self._planned = plan
@@ -170,14 +197,17 @@ class Scheduler:
     def _make_room(
         self, request: Request, tokens: int, chunks: dict[str, Chunk], plan: Plan, now_s: float
     ) -> int:
-        """Grow the block table to ``tokens`` tokens, preempting for it whoever matters least, ``request``
-        itself included. Returns the budget that the preempted give back; afterwards ``request`` may not run
-        any more."""
+        """Grow the block table to ``tokens`` tokens and make the block writable that the next token goes to,
+        preempting for it whoever matters least, ``request`` itself included. Returns the budget that the
+        preempted give back; afterwards ``request`` may not run any more."""
         refund = 0
-        while len(request.block_table) * self.pool.block_size < tokens:
+        while (grows := len(request.block_table) * self.pool.block_size < tokens) or self._must_copy(request):
             block = self.pool.allocate(1)
-            if block is not None:
+            if block is not None and grows:
                 request.block_table += block
+                continue
+            if block is not None:
+                self._replace_next(request, block[0], plan)
                 continue
             if len(self.running) == 1:
                 plan.finished.append(self._finish(request, "error", "kv_exhausted"))
@@ -189,10 +219,25 @@ class Scheduler:
                 refund += chunk.count
             elif not victim.is_prefilling:
                 refund += 1  # set aside for it, not used yet
+            lost = set(victim.block_table)
+            plan.copies = [copy for copy in plan.copies if copy[1] not in lost]
             plan.preempted.append(self._preempt(victim, now_s))
             if victim is request:
                 break
         return refund
+
+    def _must_copy(self, request: Request) -> bool:
+        number = request.computed_tokens // self.pool.block_size
+        return number < len(request.block_table) and not self.pool.is_writable(request.block_table[number])
+
+    def _replace_next(self, request: Request, block: int, plan: Plan) -> None:
+        """Let the next token go to ``block``, a copy of where it would have gone."""
+        number = request.computed_tokens // self.pool.block_size
+        shared = request.block_table[number]
+        # The table may be named by others that share it.
+        request.block_table = [*request.block_table[:number], block, *request.block_table[number + 1 :]]
+        self.pool.release([shared])
+        plan.copies.append((shared, block))
 
     def _least_important(self) -> Request:
         """Batch before interactive, then the lowest priority, then the latest to arrive."""
@@ -221,26 +266,31 @@ class Scheduler:
         return preemption
 
     def _plan_admitted(self, plan: Plan, tokens_left: int, now_s: float) -> None:
-        for request, count in self.admission.admit(self.limits, len(self.running), tokens_left):
-            resumed = request.preemptions > 0 or bool(request.output)
-            plan.admitted.append(
-                Admission(
-                    id=request.id,
-                    blocks=len(request.block_table),
-                    waited_s=max(0.0, now_s - request.queued_s),
-                    resumed=resumed,
-                    cached_tokens=request.cached_tokens,
-                )
-            )
-            self._count_lookup(request, resumed, plan)
-            request.state = "running"
-            if request.admitted_s is None:
-                request.admitted_s = now_s
-            self.running[request.id] = request
+        round_ = self.admission.admit(self.limits, len(self.running), tokens_left)
+        plan.copies += round_.copies
+        for request, count in round_.admitted:
+            admission = self._join(request, now_s)
+            plan.admitted.append(admission)
+            self._count_lookup(request, admission.resumed, plan)
             start = request.computed_tokens
             self._add_chunk(plan, Chunk(request, start, count, start + count == request.total_tokens))
-            self.counters.admissions += 1
-            self.counters.resumptions += resumed
+
+    def _join(self, request: Request, now_s: float) -> Admission:
+        """Into the batch; it has its blocks."""
+        request.state = "running"
+        if request.admitted_s is None:
+            request.admitted_s = now_s
+        self.running[request.id] = request
+        resumed = request.preemptions > 0 or bool(request.output)
+        self.counters.admissions += 1
+        self.counters.resumptions += resumed
+        return Admission(
+            id=request.id,
+            blocks=len(request.block_table),
+            waited_s=max(0.0, now_s - request.queued_s),
+            resumed=resumed,
+            cached_tokens=request.cached_tokens,
+        )
 
     def _count_lookup(self, request: Request, resumed: bool, plan: Plan) -> None:
         """Once per admission, however often the request was looked up while it waited."""

@@ -250,7 +250,9 @@ class StepLoop:
                 kv_cached=pool.cached,
                 invariant_violations=self.invariant_violations,
                 tokens=tokens,
-                admitted=[Admitted(each.id, each.blocks, each.resumed) for each in plan.admitted],
+                admitted=[
+                    Admitted(each.id, each.blocks, each.resumed) for each in (*plan.forked, *plan.admitted)
+                ],
                 preempted=[
                     PreemptedOut(each.id, each.mode, each.freed_blocks, each.redo_tokens)
                     for each in plan.preempted

@@ -28,9 +28,9 @@ class Runner(Protocol):
     info: RunnerInfo
 
     def execute(self, plan: Plan) -> dict[str, int]:
-        """Write the KV of every chunk's tokens into the pool, attend, and return the next token of each chunk
-        that samples, by request id. Raises RuntimeError when the device fails; a single bad request never
-        does."""
+        """Copy the blocks that the plan says, write the KV of every chunk's tokens into the pool, attend, and
+        return the next token of each chunk that samples, by request id. Raises RuntimeError when the device
+        fails; a single bad request never does."""
         ...
 
     def close(self) -> None:

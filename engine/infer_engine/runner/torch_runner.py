@@ -31,6 +31,8 @@ class TorchRunner:
         model, pool = self._model, self._pool
         if model is None or pool is None:
             raise RuntimeError("the runner is closed")
+        if plan.copies:
+            pool.copy(plan.copies)
         if not plan.chunks:
             return {}
         packed = sorted(

@@ -40,6 +40,15 @@ class KvPool:
         """Where ``blocks`` [N] lie: int64 [2 kv_heads N], for ``gather``."""
         return (self._plane_numbers * self.blocks + blocks).flatten()
 
+    def copy(self, copies: list[tuple[int, int]]) -> None:
+        """Copy whole blocks (from, to) in all layers; all are read before any is written."""
+        device = self._storage.device
+        sources, targets = (
+            self.block_rows(torch.tensor(blocks, dtype=torch.int64, device=device))
+            for blocks in zip(*copies, strict=True)
+        )
+        self._storage.index_copy_(1, targets, self._storage.index_select(1, sources))
+
     def write(self, layer: int, rows: torch.Tensor, kv: torch.Tensor) -> None:
         """Store ``kv`` [T, 2 kv_heads, head_dim] (keys, then values) at the slots that ``rows`` were made
         of."""
