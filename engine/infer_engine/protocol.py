@@ -21,6 +21,8 @@ BlockState = Literal["free", "cached", "used"]
 Tier = Literal["interactive", "batch"]
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 PreemptMode = Literal["swap", "recompute"]
+#: How to preempt: auto takes the cheaper way.
+PreemptChoice = Literal["auto", "swap", "recompute"]
 #: Why a request waits. ``behind`` names the request it waits behind in its own field.
 WaitingReason = Literal[
     "kv", "headroom", "token_budget", "slots", "tier", "tenant", "draining", "loading", "behind"

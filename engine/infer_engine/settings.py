@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from infer_engine.protocol import PreemptChoice
+
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "fp32"]
 Launcher = Literal["local", "inproc", "ray"]
@@ -45,6 +47,19 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     prefix_cache: Annotated[
         bool, Meta(description="keep the KV of finished requests for others that begin with the same tokens")
     ] = True
+    host_blocks: Annotated[
+        int,
+        Meta(ge=0, le=10_000_000, description="KV blocks in host memory for preempted sequences; 0: none"),
+    ] = 128
+    preempt_mode: Annotated[
+        PreemptChoice, Meta(description="how to preempt; auto: swap or recompute, the cheaper of the two")
+    ] = "auto"
+    recompute_tokens_per_s: Annotated[
+        float, Meta(gt=0, description="tokens that prefill computes per second, for that choice")
+    ] = 1000.0
+    swap_bytes_per_s: Annotated[
+        float, Meta(gt=0, description="bytes moved to or from host memory per second, for that choice")
+    ] = 4e9
     device: Annotated[Device, Meta(description="auto takes CUDA where there is a GPU")] = "auto"
     dtype: Annotated[
         Dtype, Meta(description="auto: fp16-packed weights on CPU; fp32: the reference path")

@@ -184,8 +184,9 @@ def test_cancelling_a_fork_leaves_its_parent_alone(core: Core) -> None:
     assert rig.scheduler.counters.copied_blocks == 0
 
 
-def test_a_victims_copy_leaves_the_plan_with_it(core: Core) -> None:
-    rig = Rig(core, blocks=5)
+@pytest.mark.parametrize("host_blocks", [0, 8])
+def test_a_victims_copy_leaves_the_plan_with_it(core: Core, host_blocks: int) -> None:
+    rig = Rig(core, blocks=5, host_blocks=host_blocks)
     rig.add("parent", tokens=PROMPT, priority=-1)
     rig.add("grows", prompt=3)
     rig.step()
@@ -196,6 +197,8 @@ def test_a_victims_copy_leaves_the_plan_with_it(core: Core) -> None:
     # The parent had taken the last block for its copy when "grows" needed it.
     assert preempted(plan) == ["parent"]
     assert plan.copies == []
+    # What would have been copied is not in its block yet: it cannot be swapped out.
+    assert plan.swap_out == []
     rig.commit(plan)
     rig.run()
     for name in ("parent", "child", "grows"):

@@ -98,9 +98,24 @@ def test_a_breakage_of_the_prefix_cache_is_told(breakage: Callable[[Rig], None],
     assert any(said in line for line in violations(rig.scheduler)), violations(rig.scheduler)
 
 
+def lose_a_host_block(rig: Rig) -> None:
+    rig.host.free_list.pop()
+
+
+def keep_too_little_on_the_host(rig: Rig) -> None:
+    rig.requests["w"].host_tokens = 1
+
+
+def run_from_the_host(rig: Rig) -> None:
+    rig.requests["a"].host_blocks = [0]
+
+
 @pytest.mark.parametrize(
     ("breakage", "said"),
     [
+        (lose_a_host_block, "host blocks are not 4"),
+        (keep_too_little_on_the_host, "1 tokens in 0 host blocks"),
+        (run_from_the_host, "running and on the host"),
         (lose_a_block, "!= 8 blocks"),
         (forget_a_free, "reference counts differ"),
         (free_twice, "free list twice"),
@@ -116,7 +131,7 @@ def test_a_breakage_of_the_prefix_cache_is_told(breakage: Callable[[Rig], None],
     ],
 )
 def test_a_breakage_is_told(breakage: Callable[[Rig], None], said: str) -> None:
-    rig = Rig(blocks=8, max_running=1)
+    rig = Rig(blocks=8, max_running=1, host_blocks=4)
     rig.add("a", prompt=4)
     rig.add("w")
     rig.step()

@@ -29,6 +29,14 @@ from core.test_prefix import (
 from core.test_prefix import test_the_preempted_find_again_what_they_computed as rehits_apart
 from core.test_prefix import test_what_was_let_go_first_is_reused_first_and_a_hit_makes_it_new as lru_order
 from core.test_scheduler import test_abort_while_the_step_is_being_executed_drops_its_token as abort_in_flight
+from core.test_swap import (
+    test_a_swapped_request_that_is_handed_back_leaves_nothing_on_the_host as swapped_handed_back,
+)
+from core.test_swap import (
+    test_a_swapped_sequence_goes_on_where_it_was_and_computes_nothing_twice as swap_goes_on,
+)
+from core.test_swap import test_the_cheaper_way_is_taken as cheaper_way
+from core.test_swap import test_what_the_prefix_cache_still_has_is_not_moved_in as cached_not_moved
 from simulation.core_modules import REAL, Core, mutated
 from simulation.simulate import Simulation
 
@@ -68,6 +76,18 @@ def fire_at_pool(core: Core) -> None:
 def negative_count(core: Core) -> None:
     with pytest.raises(core.PoolError):
         core.BlockPool(4, 4).allocate(-1)
+
+
+def copy_of_a_victim(core: Core) -> None:
+    victims_copy(core, host_blocks=0)
+
+
+def cheaper_recompute(core: Core) -> None:
+    cheaper_way(core, 4.1, "recompute")
+
+
+def swapped_before_copy(core: Core) -> None:
+    victims_copy(core, host_blocks=8)
 
 
 def fork_waits_for_the_mark(core: Core) -> None:
@@ -233,7 +253,7 @@ MUTANTS = [
     Mutant("copied and still held", "scheduler", "self.pool.release([shared])", "pass"),
     Mutant("replaced and not copied", "scheduler", "plan.copies.append((shared, block))", "pass"),
     Mutant("copied the wrong way", "scheduler", "append((shared, block))", "append((block, shared))"),
-    Mutant("a victim's copy stays", "scheduler", "if copy[1] not in lost", "if True", victims_copy),
+    Mutant("a victim's copy stays", "scheduler", "if copy[1] not in lost", "if True", copy_of_a_victim),
     Mutant("part of a block not copied", "scheduler", "plan.copies += round_.copies", "pass"),
     Mutant(
         "part of a block one token too long",
@@ -273,6 +293,44 @@ MUTANTS = [
         "scheduler",
         "min(parent.computed_tokens, child.total_tokens - 1)",
         "min(parent.computed_tokens, child.total_tokens)",
+    ),
+    # Swap
+    Mutant("host blocks kept at the end", "scheduler", "self.host.forget(request)\n        del", "del"),
+    Mutant(
+        "host blocks kept by the handed back",
+        "scheduler",
+        "self.host.forget(request)\n            del",
+        "del",
+        swapped_handed_back,
+    ),
+    Mutant("host blocks kept after the way back", "swap", "        self.forget(request)\n", ""),
+    Mutant("swap without room", "swap", "<= len(self.free_list)", ""),
+    Mutant("swap where recompute is cheaper", "swap", "* self._cost.block_s <", "* 0 <", cheaper_recompute),
+    Mutant("recompute where swap is forced", "swap", 'self.choice == "swap" or', "", swap_goes_on),
+    Mutant(
+        "moved in what is there already", "swap", "table[first:], strict", "table, strict", cached_not_moved
+    ),
+    Mutant("moved out and not told", "scheduler", "plan.swap_out += ", "_ = "),
+    Mutant("moved in and not told", "scheduler", "plan.swap_in += round_.swap_in", "pass"),
+    Mutant(
+        "moved out a token too few",
+        "swap",
+        "= victim.computed_tokens",
+        "= victim.computed_tokens - 1",
+        swap_goes_on,
+    ),
+    Mutant(
+        "moved out before its copy",
+        "scheduler",
+        "swap = len(copies) == len(plan.copies)",
+        "swap = True",
+        swapped_before_copy,
+    ),
+    Mutant(
+        "moved in is never found",
+        "admission",
+        "request.indexed_blocks = blocks",
+        "request.indexed_blocks = 10**6",
     ),
     Mutant("half of the limits checked", "limits", "if problems:", "if len(problems) > 1:"),
     Mutant(

@@ -24,6 +24,7 @@ def test_a_runner_tells_what_it_is(tiny_path: Path, tiny_cache: None) -> None:
         weight_bytes=4 * (269 * 64 + 2 * (64 * 64 + 32 * 64 * 2 + 64 * 64 + 3 * 128 * 64)),
         device="cpu",
         dtype="fp32",
+        host_blocks=10,
     )
 
 

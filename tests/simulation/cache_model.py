@@ -24,12 +24,20 @@ class CacheModel:
         size = self._pool.block_size
         for admission in plan.admitted:
             request = scheduler.get(admission.id)
-            assert request.cached_tokens == request.computed_tokens == admission.cached_tokens
+            assert request.cached_tokens == admission.cached_tokens
+            swapped = request.cached_tokens < request.computed_tokens
+            restored = sum(block in request.block_table for _, block in plan.swap_in)
+            assert swapped == (restored > 0)
+            if swapped:
+                whole = -(-request.computed_tokens // size)
+                assert restored == whole - request.cached_tokens // size, f"{request.id} was restored in part"
             assert request.cached_tokens < request.total_tokens, f"{request.id} has nothing left to compute"
             blocks, part = divmod(request.cached_tokens, size)
             copied = {target: source for source, target in plan.copies}
             source = copied.get(request.block_table[blocks])
-            assert (part > 0) == (source is not None), f"{request.id} took {part} tokens from {source}"
+            assert (part > 0) == (source is not None and not swapped), (
+                f"{request.id} took {part} tokens from {source}"
+            )
             if source is not None:
                 wanted = self._runner.chain(request)[blocks * size : blocks * size + part]
                 assert self._runner.kv[source][:part] == wanted, f"{request.id} took what is not its own"
@@ -46,11 +54,14 @@ class CacheModel:
     def check_commit(self, plan: Any) -> None:
         """Blocks that the step filled can be found, but for those whose request was aborted meanwhile."""
         size = self._pool.block_size
+        restored = {block for _, block in plan.swap_in}
         for chunk in plan.chunks if self.enabled else []:
             request, end = chunk.request, chunk.start + chunk.count
             if request.computed_tokens != end:
                 continue
-            for number in range(chunk.start // size, end // size):
+            for number in range(end // size):
+                if number < chunk.start // size and request.block_table[number] not in restored:
+                    continue
                 content = self._runner.chain(request)[(number + 1) * size - 1]
                 block = request.block_table[number]
                 if content not in self._block_of and block not in self._content:

@@ -18,6 +18,7 @@ MODULES = (
     "request",
     "plan",
     "prefix",
+    "swap",
     "blocks",
     "limits",
     "queues",

@@ -18,11 +18,16 @@ class FakeRunner:
     def __init__(self, blocks: int, block_size: int) -> None:
         self._block_size = block_size
         self.kv: list[list[int]] = [[-1] * block_size for _ in range(blocks)]
+        self.host: dict[int, list[int]] = {}
         self._chains: dict[str, tuple[Any, list[int]]] = {}
 
     def execute(self, plan: Any) -> dict[str, int]:
-        """Copy what is to be copied, write the KV of every chunk, then attend; AssertionError when a
-        sequence's KV is not what it should be."""
+        """Move and copy blocks, write the KV of every chunk, then attend; AssertionError when a sequence's KV
+        is not what it should be."""
+        for block, host in plan.swap_out:
+            self.host[host] = self.kv[block][:]
+        for host, block in plan.swap_in:
+            self.kv[block] = self.host[host][:]
         copied = [(self.kv[source][:], target) for source, target in plan.copies]
         for values, target in copied:
             self.kv[target] = values

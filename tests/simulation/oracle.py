@@ -45,6 +45,7 @@ class Oracle:
         self._check_decode(plan, before)
         self._check_budget_spent(plan)
         self._check_preempted(plan, before)
+        self._check_modes(plan)
         self._check_exhausted(plan)
         self._check_admitted(plan)
         self._check_line(plan, before)
@@ -118,6 +119,16 @@ class Oracle:
             first = [victim.id for victim in reversed(victims) if victim.tier == tier]
             line = [request.id for request in scheduler.waiting if request.tier == tier]
             assert line[: len(first)] == first, f"the preempted {first} are not first in line"
+
+    def _check_modes(self, plan: Any) -> None:
+        """Swapped is where there is room, and where it is cheaper or forced."""
+        host, swapped = self.scheduler.host, [each for each in plan.preempted if each.mode == "swap"]
+        assert len(plan.swap_out) >= len(swapped)
+        assert not swapped or host.choice != "recompute"
+        for preemption in plan.preempted:
+            victim = self.scheduler.get(preemption.id)
+            assert (victim.host_tokens > 0) == (preemption.mode == "swap")
+            assert preemption.redo_tokens == 0 or preemption.mode == "recompute"
 
     def _check_exhausted(self, plan: Any) -> None:
         for finish in plan.finished:

@@ -45,7 +45,12 @@ class Simulation:
         #: preemption.
         self.prompt_share = draw.choice([2, 6, 20])
         self.pool = core.BlockPool(self.blocks, self.block_size, prefix_cache=draw.random() < 0.75)
-        self.scheduler = core.Scheduler(self.pool, self._limits(), self.context)
+        self.host = core.HostPool(
+            draw.choice([0, 2, self.blocks // 2, self.blocks]),
+            draw.choice(["auto", "auto", "swap", "recompute"]),
+            core.SwapCost(block_s=1.0, token_s=draw.choice([0.1, 1.0, 2.0]) / self.block_size),
+        )
+        self.scheduler = core.Scheduler(self.pool, self._limits(), self.context, self.host)
         self.runner = FakeRunner(self.blocks, self.block_size)
         self.oracle = Oracle(self.scheduler, self.runner)
         self.now_s = 0.0
@@ -110,6 +115,8 @@ class Simulation:
         self.tally.steps += 1
         self.tally.hit_tokens += sum(admission.cached_tokens for admission in plan.admitted)
         self.tally.evicted_blocks += len(plan.evicted)
+        self.tally.swaps += sum(preemption.mode == "swap" for preemption in plan.preempted)
+        self.tally.swapped_in_blocks += len(plan.swap_in)
         self.tally.copied_blocks += len(plan.copies)
         self.tally.tokens += len(tokens)
         self.tally.preemptions += len(plan.preempted)
@@ -318,6 +325,7 @@ class Simulation:
         assert not self.live
         unfinished = [key for key, fate in self.fates.items() if fate.ended is None and fate.away is None]
         assert not unfinished, f"never ended: {unfinished[:8]}"
+        assert len(self.host.free_list) == self.host.total, "host blocks were lost"
         assert (self.pool.available, self.pool.used) == (self.pool.total, 0), "blocks were lost"
         self._note(self.tally.steps, sorted(self.tally.finished.items()))
 

@@ -14,6 +14,8 @@ class Tally:
     requests: int = 0
     tokens: int = 0
     preemptions: int = 0
+    swaps: int = 0
+    swapped_in_blocks: int = 0
     hit_tokens: int = 0
     evicted_blocks: int = 0
     copied_blocks: int = 0

@@ -6,6 +6,7 @@ from infer_engine.core.blocks import BlockPool
 from infer_engine.core.limits import Limits
 from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
+from infer_engine.core.swap import HostPool
 from infer_engine.model.sampling import Sampling
 from infer_engine.runner.load import load_runner
 from infer_engine.runner.runner import Runner
@@ -33,6 +34,7 @@ def run_all(
     max_running: int = 16,
     kv_blocks: int | None = None,
     pool: BlockPool | None = None,
+    host: HostPool | None = None,
 ) -> Scheduler:
     """Run ``requests`` together until all have ended; their outputs are in them. A smaller ``kv_blocks`` than
     the runner's leaves the rest of its pool alone; a ``pool`` of an earlier run keeps what it cached."""
@@ -41,7 +43,7 @@ def run_all(
     limits = Limits(
         admit_limit=blocks, batch_limit=blocks, max_running=max_running, token_budget=token_budget
     )
-    scheduler = Scheduler(pool, limits, runner.info.context_length)
+    scheduler = Scheduler(pool, limits, runner.info.context_length, host)
     for request in requests:
         scheduler.add(request, 0.0)
     for step in range(MOST_STEPS):

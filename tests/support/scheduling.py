@@ -23,6 +23,9 @@ class Rig:
         max_passes: int = 8,
         context: int = 10_000,
         prefix_cache: bool = False,
+        host_blocks: int = 0,
+        preempt_mode: str = "swap",
+        cost: Any = None,
     ) -> None:
         self.core = core
         self.pool = core.BlockPool(blocks, block_size, prefix_cache=prefix_cache)
@@ -34,7 +37,8 @@ class Rig:
             max_waiting=max_waiting,
             max_passes=max_passes,
         )
-        self.scheduler = core.Scheduler(self.pool, limits, context)
+        self.host = core.HostPool(host_blocks, preempt_mode, cost)
+        self.scheduler = core.Scheduler(self.pool, limits, context, self.host)
         self.runner = FakeRunner(blocks, block_size)
         self.now_s = 0.0
         self.requests: dict[str, Any] = {}

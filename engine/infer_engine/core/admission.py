@@ -14,6 +14,7 @@ from infer_engine.core.limits import Limits
 from infer_engine.core.prefix import Hit
 from infer_engine.core.queues import TIERS, WaitingQueue
 from infer_engine.core.request import Request
+from infer_engine.core.swap import HostPool
 from infer_engine.protocol import Tier, WaitingReason
 
 #: How many requests behind a blocked head are tried in one step.
@@ -37,8 +38,9 @@ class Blocked:
 
 
 class AdmissionControl:
-    def __init__(self, pool: BlockPool, waiting: WaitingQueue) -> None:
+    def __init__(self, pool: BlockPool, waiting: WaitingQueue, host: HostPool) -> None:
         self._pool = pool
+        self._host = host
         self._waiting = waiting
         # How the last round ended: what closed it to everybody, who was looked at and blocked, each tier's
         # blocked head.
@@ -115,17 +117,29 @@ class AdmissionControl:
             raise RuntimeError(f"admission of {request.id} was decided on blocks that are not there")
         self._waiting.remove(request)
         request.block_table = table
-        hit_tokens = len(hit.blocks) * self._pool.block_size + hit.part_tokens
-        request.computed_tokens = request.cached_tokens = hit_tokens
-        if hit.part_tokens:
-            # Nobody has to hold what is copied from: it is read before anything is written.
-            round_.copies.append((hit.part_of, table[len(hit.blocks)]))
+        self._start_behind(hit, request, round_)
         request.passed = 0
         count = min(request.total_tokens - request.computed_tokens, round_.tokens)
         round_.tokens -= count
         round_.running += 1
         round_.admitted.append((request, count))
         return True
+
+    def _start_behind(self, hit: Hit, request: Request, round_: "Round") -> None:
+        """Compute from where the hit ends, or what was swapped out, if that reaches further."""
+        blocks = len(hit.blocks)
+        request.indexed_blocks = blocks
+        hit_tokens = blocks * self._pool.block_size + hit.part_tokens
+        if hit_tokens < request.host_tokens:
+            request.cached_tokens = blocks * self._pool.block_size
+            request.computed_tokens = request.host_tokens
+            round_.swap_in += self._host.move_in(request, request.block_table, blocks)
+            return
+        self._host.forget(request)
+        request.computed_tokens = request.cached_tokens = hit_tokens
+        if hit.part_tokens:
+            # Nobody has to hold what is copied from: it is read before anything is written.
+            round_.copies.append((hit.part_of, request.block_table[blocks]))
 
     # --- telling -------------------------------------------------------------------------------------------
 
@@ -190,6 +204,8 @@ class Round:
         self.admitted: list[tuple[Request, int]] = []
         #: Blocks (from, to) that begin as a newcomer's do.
         self.copies: list[tuple[int, int]] = []
+        #: Blocks (on the host, in the pool) of newcomers that had been swapped out.
+        self.swap_in: list[tuple[int, int]] = []
 
     def gate(self) -> WaitingReason | None:
         """What keeps out everybody, whatever their size."""

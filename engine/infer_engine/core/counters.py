@@ -15,6 +15,10 @@ class Counters:
     #: Blocks copied before a write.
     copied_blocks: int = 0
     preemptions: int = 0
+    #: Preemptions that kept the KV in the host pool, and the blocks moved there and back.
+    swaps: int = 0
+    swapped_out_blocks: int = 0
+    swapped_in_blocks: int = 0
     #: Tokens whose KV preemption threw away.
     redo_tokens: int = 0
     prefill_tokens: int = 0

@@ -15,6 +15,7 @@ def violations(scheduler: Scheduler) -> list[str]:
         *_of_cache(scheduler.pool),
         *_of_tables(scheduler),
         *_of_contents(scheduler),
+        *_of_host(scheduler),
         *_of_requests(scheduler),
     ]
 
@@ -79,6 +80,24 @@ def _of_contents(scheduler: Scheduler) -> list[str]:
                 found.append(f"{request.id}: block {block} can be found and is not computed")
             elif content.tokens[:known] != request.tokens(number * size, known):
                 found.append(f"{request.id}: block {block} is kept for other tokens")
+    return found
+
+
+def _of_host(scheduler: Scheduler) -> list[str]:
+    """A block of the host pool is free or keeps the KV of one waiting request."""
+    host = scheduler.host
+    taken = [block for request in scheduler.waiting for block in request.host_blocks]
+    found: list[str] = []
+    if sorted([*taken, *host.free_list]) != list(range(host.total)):
+        found.append(f"{len(host.free_list)} free + {len(taken)} taken host blocks are not {host.total}")
+    for request in scheduler.waiting:
+        if len(request.host_blocks) != scheduler.pool.blocks_for(request.host_tokens):
+            found.append(
+                f"{request.id}: {request.host_tokens} tokens in {len(request.host_blocks)} host blocks"
+            )
+    holding = [request.id for request in scheduler.running.values() if request.host_blocks]
+    if holding:
+        found.append(f"running and on the host: {holding[:8]}")
     return found
 
 

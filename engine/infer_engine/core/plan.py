@@ -51,8 +51,10 @@ class Finish:
 class Plan:
     """Chunks in batch order. ``finished`` holds requests that ended while planning (``kv_exhausted``).
 
-    Before anything is computed the runner copies whole blocks, ``copies`` of (from, to), as if all were read
-    before any is written: what is copied from may be written to in this very step."""
+    Before anything else the runner moves whole blocks to the host, ``swap_out`` of (KV block, host block),
+    and from there, ``swap_in`` of (host block, KV block). Before anything is computed it copies whole blocks,
+    ``copies`` of (from, to), as if all were read before any is written: what is copied from may be written to
+    in this very step."""
 
     step: int
     chunks: list[Chunk] = field(default_factory=list)
@@ -61,6 +63,8 @@ class Plan:
     finished: list[Finish] = field(default_factory=list)
     decode_tokens: int = 0
     prefill_tokens: int = 0
+    swap_out: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    swap_in: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     copies: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     #: Requests that joined the batch since the last step as a fork of one in it; not in ``admitted``.
     forked: list[Admission] = field(default_factory=list[Admission])

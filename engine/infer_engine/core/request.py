@@ -32,6 +32,11 @@ class Request:
     #: Tokens taken from the prefix cache at the latest admission.
     cached_tokens: int = 0
     block_table: list[int] = field(default_factory=list)
+    #: How many blocks of the table the prefix index has seen.
+    indexed_blocks: int = 0
+    #: While it waits after a swap: the blocks of the host pool that keep its KV, and of how many tokens.
+    host_blocks: list[int] = field(default_factory=list[int])
+    host_tokens: int = 0
     #: What the prefix index computed so far: the salt's hash, then one of each full block. Kept by it alone.
     hash_chain: list[bytes] = field(default_factory=list[bytes])
     #: When it last began to wait here: its arrival, or its preemption.

@@ -18,6 +18,7 @@ from infer_engine.core.refusal import (
     check_fits,
 )
 from infer_engine.core.request import Request
+from infer_engine.core.swap import HostPool
 from infer_engine.protocol import FinishReason
 
 
@@ -28,14 +29,18 @@ class CommitError(RuntimeError):
 class Scheduler:
     """Moments are seconds of any one clock that the caller reads; ``now_s`` never decides who runs."""
 
-    def __init__(self, pool: BlockPool, limits: Limits, context_length: int) -> None:
+    def __init__(
+        self, pool: BlockPool, limits: Limits, context_length: int, host: HostPool | None = None
+    ) -> None:
+        """Without ``host`` all preemption is by recompute."""
         self.pool = pool
+        self.host = host or HostPool()
         self.limits = limits.checked(pool.total)
         self.context_length = context_length
         self.waiting = WaitingQueue()
         #: The batch in its order, by id.
         self.running: dict[str, Request] = {}
-        self.admission = AdmissionControl(pool, self.waiting)
+        self.admission = AdmissionControl(pool, self.waiting, self.host)
         self.admission_open = True
         self._forked: list[Admission] = []
         self.counters = Counters()
@@ -102,6 +107,7 @@ class Scheduler:
         self.waiting.remove(child)
         child.block_table = self.pool.allocate_behind(table, fresh) or []
         child.computed_tokens = child.cached_tokens = common
+        child.indexed_blocks = common // self.pool.block_size
         self._forked.append(self._join(child, now_s))
         self.counters.forks += 1
 
@@ -118,6 +124,7 @@ class Scheduler:
         handed_back = list(self.waiting)
         for request in handed_back:
             self.waiting.remove(request)
+            self.host.forget(request)
             del self._live[request.id]
         return handed_back
 
@@ -166,6 +173,8 @@ class Scheduler:
         plan.evicted = self.pool.take_evicted()
         self.counters.evicted_blocks += len(plan.evicted)
         self.counters.copied_blocks += len(plan.copies)
+        self.counters.swapped_out_blocks += len(plan.swap_out)
+        self.counters.swapped_in_blocks += len(plan.swap_in)
         self.counters.decode_tokens += plan.decode_tokens
         self.counters.prefill_tokens += plan.prefill_tokens
         self._planned = plan
@@ -219,9 +228,7 @@ class Scheduler:
                 refund += chunk.count
             elif not victim.is_prefilling:
                 refund += 1  # set aside for it, not used yet
-            lost = set(victim.block_table)
-            plan.copies = [copy for copy in plan.copies if copy[1] not in lost]
-            plan.preempted.append(self._preempt(victim, now_s))
+            plan.preempted.append(self._preempt(victim, plan, now_s))
             if victim is request:
                 break
         return refund
@@ -246,28 +253,41 @@ class Scheduler:
             key=lambda request: (request.tier == "batch", -request.priority, request.arrival_s),
         )
 
-    def _preempt(self, victim: Request, now_s: float) -> Preemption:
-        """Drop the KV; the tokens stay, and their KV is computed again after the next admission."""
+    def _preempt(self, victim: Request, plan: Plan, now_s: float) -> Preemption:
+        """Take the blocks; the tokens stay, and their KV is moved to the host, or computed again after the
+        next admission."""
+        lost = set(victim.block_table)
+        copies = [copy for copy in plan.copies if copy[1] not in lost]
+        computed = victim.block_table[: self.pool.blocks_for(victim.computed_tokens)]
+        # What this step was to copy into its blocks is not there yet.
+        swap = len(copies) == len(plan.copies)
+        swap = swap and self.host.prefers_swap(len(computed), victim.computed_tokens)
+        if swap:
+            plan.swap_out += self.host.move_out(victim, computed)
+        plan.copies = copies
         preemption = Preemption(
             id=victim.id,
-            mode="recompute",
+            mode="swap" if swap else "recompute",
             freed_blocks=self.pool.release(victim.block_table),
-            redo_tokens=victim.computed_tokens,
+            redo_tokens=0 if swap else victim.computed_tokens,
         )
         del self.running[victim.id]
         victim.block_table = []
+        victim.indexed_blocks = 0
         victim.computed_tokens = victim.cached_tokens = 0
         victim.state = "waiting"
         victim.preemptions += 1
         victim.queued_s = now_s
         self.waiting.push_preempted(victim)
         self.counters.preemptions += 1
+        self.counters.swaps += swap
         self.counters.redo_tokens += preemption.redo_tokens
         return preemption
 
     def _plan_admitted(self, plan: Plan, tokens_left: int, now_s: float) -> None:
         round_ = self.admission.admit(self.limits, len(self.running), tokens_left)
         plan.copies += round_.copies
+        plan.swap_in += round_.swap_in
         for request, count in round_.admitted:
             admission = self._join(request, now_s)
             plan.admitted.append(admission)
@@ -343,11 +363,11 @@ class Scheduler:
 
     def _computed(self, request: Request, tokens: int) -> None:
         """Blocks that these tokens filled can be found from now on, and not before their KV was written."""
-        size = self.pool.block_size
-        full = request.computed_tokens // size
         request.computed_tokens += tokens
-        if request.computed_tokens // size > full:
-            self.pool.index.add(request, full, request.computed_tokens // size)
+        full = request.computed_tokens // self.pool.block_size
+        if full > request.indexed_blocks:
+            self.pool.index.add(request, request.indexed_blocks, full)
+            request.indexed_blocks = full
 
     def _finish(self, request: Request, reason: FinishReason, error: str | None = None) -> Finish:
         """The only way out. The block table stays as it was: a plan under way may name it, and its blocks are
@@ -358,6 +378,7 @@ class Scheduler:
             freed = self.pool.release(request.block_table)
         else:
             self.waiting.remove(request)
+            self.host.forget(request)
         del self._live[request.id]
         request.state = "finished"
         request.finish_reason = reason

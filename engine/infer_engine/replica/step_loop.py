@@ -216,7 +216,7 @@ class StepLoop:
         began_s = self._clock()
         plan = self.scheduler.step(began_s)
         before = {chunk.request.id: len(chunk.request.output) for chunk in plan.chunks if chunk.samples}
-        tokens = self._runner.execute(plan) if plan.chunks else {}
+        tokens = self._runner.execute(plan) if plan.chunks or plan.swap_out else {}
         ended_s = self._clock()
         finished = [*self._aborted, *plan.finished, *self.scheduler.commit(tokens, ended_s)]
         self._aborted = []

@@ -16,13 +16,14 @@ import msgspec
 from infer_engine.core.blocks import BlockPool
 from infer_engine.core.limits import Limits, LimitsError
 from infer_engine.core.scheduler import Scheduler
+from infer_engine.core.swap import HostPool, SwapCost
 from infer_engine.model.errors import ModelError
 from infer_engine.replica import lifeline
 from infer_engine.replica.dealer import Dealer
 from infer_engine.replica.messages import Failed, Loading, Ready, ReplicaConfig, Started
 from infer_engine.replica.step_loop import StepLoop
 from infer_engine.replica.wire import WILL_FAIL_AGAIN, identity
-from infer_engine.runner.runner import Runner
+from infer_engine.runner.runner import Runner, RunnerInfo
 from infer_engine.settings import ReplicaSettings
 from infer_engine.telemetry.logs import configure_logging
 
@@ -102,6 +103,7 @@ class Worker:
                 ),
                 starting_limits(self._config.settings, info.kv_blocks),
                 info.context_length,
+                host_pool(self._config.settings, info),
             ),
             runner=runner,
             link=self._link,
@@ -137,6 +139,15 @@ def starting_limits(settings: ReplicaSettings, kv_blocks: int) -> Limits:
         max_waiting=settings.max_waiting,
         max_passes=settings.max_passes,
     )
+
+
+def host_pool(settings: ReplicaSettings, info: RunnerInfo) -> HostPool:
+    """Where the preempted go, with what it costs to go there and back."""
+    block_bytes = info.kv_bytes_per_token * info.block_size
+    cost = SwapCost(
+        block_s=2 * block_bytes / settings.swap_bytes_per_s, token_s=1 / settings.recompute_tokens_per_s
+    )
+    return HostPool(info.host_blocks, settings.preempt_mode, cost)
 
 
 def main() -> int:

@@ -54,6 +54,7 @@ def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
             kv_bytes_per_token=architecture.kv_bytes_per_token(model.dtype.itemsize),
             weight_bytes=model.weight_bytes,
             device=device.type,
+            host_blocks=pool.host_blocks,
             dtype="fp16" if kind == "packed_fp16" else _DTYPE_NAMES[model.dtype],
         )
     runner = TorchRunner(info, model, pool)
@@ -95,7 +96,9 @@ def _pool(
     bytes_per_block = architecture.kv_bytes_per_token(dtype.itemsize) * settings.block_size
     available = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     blocks = pool_blocks(settings.kv_blocks, bytes_per_block, available, settings.sharers)
-    return KvPool(architecture, blocks, settings.block_size, dtype, device)
+    # More than the pool itself could never be of use.
+    host_blocks = 0 if settings.preempt_mode == "recompute" else min(settings.host_blocks, blocks)
+    return KvPool(architecture, blocks, settings.block_size, dtype, device, host_blocks)
 
 
 def _compute_one_step(runner: Runner) -> None:

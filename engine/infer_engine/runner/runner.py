@@ -22,15 +22,17 @@ class RunnerInfo(Struct, frozen=True, kw_only=True):
     device: str
     dtype: str
     simulated: bool = False
+    #: Blocks of the pool in host memory that the runner allocated for swapping.
+    host_blocks: int = 0
 
 
 class Runner(Protocol):
     info: RunnerInfo
 
     def execute(self, plan: Plan) -> dict[str, int]:
-        """Copy the blocks that the plan says, write the KV of every chunk's tokens into the pool, attend, and
-        return the next token of each chunk that samples, by request id. Raises RuntimeError when the device
-        fails; a single bad request never does."""
+        """Move and copy the blocks that the plan says, write the KV of every chunk's tokens into the pool,
+        attend, and return the next token of each chunk that samples, by request id. Raises RuntimeError when
+        the device fails; a single bad request never does."""
         ...
 
     def close(self) -> None:

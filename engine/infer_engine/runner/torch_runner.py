@@ -31,6 +31,10 @@ class TorchRunner:
         model, pool = self._model, self._pool
         if model is None or pool is None:
             raise RuntimeError("the runner is closed")
+        if plan.swap_out:
+            pool.swap_out(plan.swap_out)
+        if plan.swap_in:
+            pool.swap_in(plan.swap_in)
         if plan.copies:
             pool.copy(plan.copies)
         if not plan.chunks:
