@@ -186,8 +186,9 @@ def test_cancelling_a_fork_leaves_its_parent_alone(core: Core) -> None:
 
 @pytest.mark.parametrize("host_blocks", [0, 8])
 def test_a_victims_copy_leaves_the_plan_with_it(core: Core, host_blocks: int) -> None:
-    rig = Rig(core, blocks=5, host_blocks=host_blocks)
-    rig.add("parent", tokens=PROMPT, priority=-1)
+    rig = Rig(core, blocks=5, host_blocks=host_blocks, token_budget=9)
+    rig.add("parent", tokens=PROMPT, tier="batch")
+    rig.step()
     rig.add("grows", prompt=3)
     rig.step()
     rig.step()

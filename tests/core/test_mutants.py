@@ -12,6 +12,7 @@ from core.test_copy_on_write import (
     test_a_fork_whose_parent_ended_copies_what_can_be_found_of_it as orphan_fork,
 )
 from core.test_copy_on_write import test_a_victims_copy_leaves_the_plan_with_it as victims_copy
+from core.test_copy_on_write import test_many_forks_leave_the_original_to_the_last as many_forks
 from core.test_copy_on_write import test_the_longest_of_several_parts_is_taken as longest_part
 from core.test_copy_on_write import test_where_there_is_no_place_a_fork_waits_like_any_other as fork_waits
 from core.test_preemption import (
@@ -37,6 +38,16 @@ from core.test_swap import (
 )
 from core.test_swap import test_the_cheaper_way_is_taken as cheaper_way
 from core.test_swap import test_what_the_prefix_cache_still_has_is_not_moved_in as cached_not_moved
+from core.test_tiers import test_a_batch_request_waits_no_longer_than_its_age as ages
+from core.test_tiers import (
+    test_batch_leaves_in_the_step_in_which_interactive_needs_the_room_and_comes_back as yields_and_admits,
+)
+from core.test_tiers import test_batch_stays_where_leaving_would_not_help as yields_in_vain
+from core.test_tiers import test_blocks_that_batch_shares_with_others_are_not_room as shared_is_no_room
+from core.test_tiers import (
+    test_who_fills_the_pool_is_not_preempted_since_it_could_not_come_back as cannot_come_back,
+)
+from core.test_tiers import test_within_a_tier_the_higher_priority_is_admitted_first as priority_order
 from simulation.core_modules import REAL, Core, mutated
 from simulation.simulate import Simulation
 
@@ -80,6 +91,14 @@ def negative_count(core: Core) -> None:
 
 def copy_of_a_victim(core: Core) -> None:
     victims_copy(core, host_blocks=0)
+
+
+def ages_in_time(core: Core) -> None:
+    ages(core, 20)
+
+
+def fork_waits_for_another_tenant(core: Core) -> None:
+    fork_waits(core, "salt")
 
 
 def cheaper_recompute(core: Core) -> None:
@@ -154,17 +173,17 @@ MUTANTS = [
         "self.limits.token_budget - decoding",
         "self.limits.token_budget",
     ),
-    Mutant("admit after a preemption", "scheduler", "if plan.preempted:", "if False:"),
+    Mutant("admit after a preemption", "scheduler", "if len(plan.preempted) > plan.yielded:", "if False:"),
     Mutant("preempt the most important", "scheduler", "return max(\n", "return min(\n"),
     Mutant(
         "of equals the earlier",
         "scheduler",
-        "reversed(self.running.values()),",
-        "self.running.values(),",
+        "reversed(requests),",
+        "requests,",
         ties,
     ),
     Mutant("priority upside down", "scheduler", "-request.priority", "request.priority"),
-    Mutant("preempted to the back", "scheduler", "push_preempted(victim)", "push(victim)"),
+    Mutant("preempted to the back", "scheduler", "push_first(victim)", "push(victim)"),
     Mutant(
         "KV kept after preemption", "scheduler", "victim.computed_tokens = victim.cached_tokens = 0", "pass"
     ),
@@ -172,8 +191,8 @@ MUTANTS = [
     Mutant(
         "sole sequence preempts itself",
         "scheduler",
-        "if len(self.running) == 1:",
-        "if len(self.running) == 0:",
+        "if not candidates:",
+        "if False:",
     ),
     Mutant(
         "blocks kept at the end", "scheduler", "freed = self.pool.release(request.block_table)", "freed = 0"
@@ -248,7 +267,7 @@ MUTANTS = [
     ),
     # Copy-on-write
     Mutant("write where others read", "scheduler", "or self._must_copy(request)", ""),
-    Mutant("write to what is shared", "blocks", "self.ref_counts[block] == 1 and block", "block"),
+    Mutant("write to what is shared", "blocks", "self.ref_counts[block] == 1 and block", "block", many_forks),
     Mutant("write to what can be found", "blocks", "== 1 and block not in self.index", "== 1", orphan_fork),
     Mutant("copied and still held", "scheduler", "self.pool.release([shared])", "pass"),
     Mutant("replaced and not copied", "scheduler", "plan.copies.append((shared, block))", "pass"),
@@ -280,11 +299,17 @@ MUTANTS = [
         "parent.tokens(0, common) != child.tokens(0, common)",
         "False",
     ),
-    Mutant("forked to another tenant", "scheduler", "parent.cache_salt != child.cache_salt", "False"),
+    Mutant(
+        "forked to another tenant",
+        "scheduler",
+        "parent.cache_salt != child.cache_salt",
+        "False",
+        fork_waits_for_another_tenant,
+    ),
     Mutant(
         "forked past the mark",
         "scheduler",
-        "self.pool.used + fresh > self.limits.mark(child.tier)",
+        "self.pool.used + fresh > self.limits.mark(child.lane)",
         "False",
         fork_waits_for_the_mark,
     ),
@@ -332,12 +357,57 @@ MUTANTS = [
         "request.indexed_blocks = blocks",
         "request.indexed_blocks = 10**6",
     ),
+    # Tiers
+    Mutant("batch never yields", "scheduler", "            plan.yielded += 1\n", "", yields_and_admits),
+    Mutant(
+        "batch yields in vain",
+        "scheduler",
+        "if not batch or not self",
+        "if not batch or False and not self",
+        yields_in_vain,
+    ),
+    Mutant(
+        "all of batch yields",
+        "scheduler",
+        "while not self.admission.fits(head, self.limits, len(self.running)):",
+        "for _ in batch:",
+        yields_and_admits,
+    ),
+    Mutant(
+        "yields count what others hold",
+        "admission",
+        "if self._pool.ref_counts[block] == count",
+        "",
+        shared_is_no_room,
+    ),
+    Mutant(
+        "preempt who cannot come back",
+        "scheduler",
+        "if self.pool.blocks_for(request.total_tokens + 1) <= self.pool.total",
+        "",
+        cannot_come_back,
+    ),
+    Mutant("batch never ages", "scheduler", "oldest.aged = True", "pass"),
+    Mutant(
+        "batch ages late",
+        "scheduler",
+        "oldest.queued_step > self",
+        "oldest.queued_step > 40 + self",
+        ages_in_time,
+    ),
+    Mutant(
+        "the aged are preempted as batch",
+        "scheduler",
+        'request.lane == "batch", -request',
+        'request.tier == "batch", -request',
+    ),
+    Mutant("low priority first", "queues", ", reverse=True", "", priority_order),
     Mutant("half of the limits checked", "limits", "if problems:", "if len(problems) > 1:"),
     Mutant(
         "fresh before preempted",
         "queues",
-        "chain(self.started.values(), self.fresh.values())",
-        "chain(self.fresh.values(), self.started.values())",
+        "chain(self.started.values(), *(requests.values() for requests in self.fresh.values()))",
+        "chain(*(requests.values() for requests in self.fresh.values()), self.started.values())",
     ),
 ]
 

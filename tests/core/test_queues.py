@@ -38,9 +38,9 @@ def test_the_preempted_stand_in_front_and_the_most_important_of_them_first() -> 
     queue = WaitingQueue()
     queue.push(request("fresh", 1))
     queue.push(request("batch", 1, tier="batch"))
-    queue.push_preempted(request("least", 9))
-    queue.push_preempted(request("less", 5))
-    queue.push_preempted(request("batch-victim", 9, tier="batch"))
+    queue.push_first(request("least", 9))
+    queue.push_first(request("less", 5))
+    queue.push_first(request("batch-victim", 9, tier="batch"))
     assert order(queue) == ["less", "least", "fresh", "batch-victim", "batch"]
 
 
@@ -48,7 +48,7 @@ def test_who_brings_tokens_from_another_replica_stands_behind_the_preempted_and_
     queue = WaitingQueue()
     queue.push(request("fresh", 1))
     queue.push(request("moved", 9, output=[7]))
-    queue.push_preempted(request("victim", 5))
+    queue.push_first(request("victim", 5))
     assert order(queue) == ["victim", "moved", "fresh"]
 
 

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+import torch
 from infer_engine.core.blocks import BlockPool
+from infer_engine.core.plan import Plan
 from infer_engine.core.swap import HostPool
 from infer_engine.model.sampling import Sampling
 from infer_engine.runner.load import load_runner
@@ -44,3 +46,19 @@ def test_a_host_pool_is_no_larger_than_the_pool_and_absent_where_recompute_is_fo
         runner = load_runner(settings, lambda _fraction, _what: None)
         assert runner.info.host_blocks == host_blocks
         runner.close()
+
+
+def test_a_block_is_copied_before_the_same_step_moves_another_into_it(
+    tiny_path: Path, tiny_cache: None
+) -> None:
+    runner = make_runner(model=str(tiny_path), dtype="fp32", kv_blocks=4, block_size=4, host_blocks=2)
+    storage = runner._pool._storage.view(2, -1, 4, 64)  # [layers, planes, blocks, elements]
+    with torch.inference_mode():
+        for block in range(4):
+            storage[:, :, block] = float(block)
+    runner.execute(Plan(step=1, swap_out=[(3, 0)]))
+    runner.execute(Plan(step=2, swap_out=[(2, 1)], copies=[(1, 2)], swap_in=[(0, 1)]))
+    assert [storage[:, :, block].unique().tolist() for block in range(4)] == [[0.0], [3.0], [1.0], [3.0]]
+    runner.execute(Plan(step=3, swap_in=[(1, 0)]))
+    assert storage[:, :, 0].unique().tolist() == [2.0]
+    runner.close()

@@ -26,11 +26,11 @@ class FakeRunner:
         is not what it should be."""
         for block, host in plan.swap_out:
             self.host[host] = self.kv[block][:]
-        for host, block in plan.swap_in:
-            self.kv[block] = self.host[host][:]
         copied = [(self.kv[source][:], target) for source, target in plan.copies]
         for values, target in copied:
             self.kv[target] = values
+        for host, block in plan.swap_in:
+            self.kv[block] = self.host[host][:]
         for chunk in plan.chunks:
             self._write(chunk)
         return {chunk.request.id: self._sample(chunk.request) for chunk in plan.chunks if chunk.samples}

@@ -14,6 +14,8 @@ class Before:
     """What the scheduler knew just before a step."""
 
     queue: list[Any]
+    #: Those who waited in the batch tier and had not aged.
+    batch_queue: set[Any]
     batch: list[Any]
     decoding: list[Any]
 
@@ -21,12 +23,14 @@ class Before:
 def look(scheduler: Any) -> Before:
     batch = list(scheduler.running.values())
     decoding = [request for request in batch if request.total_tokens - request.computed_tokens == 1]
-    return Before(queue=list(scheduler.waiting), batch=batch, decoding=decoding)
+    queue = list(scheduler.waiting)
+    batch_queue = {request for request in queue if request.lane == "batch"}
+    return Before(queue=queue, batch_queue=batch_queue, batch=batch, decoding=decoding)
 
 
 def importance(request: Any, batch: list[Any]) -> tuple[bool, int, float, int]:
     """Larger is preempted earlier; of equals the later in the batch."""
-    return (request.tier == "batch", -request.priority, request.arrival_s, batch.index(request))
+    return (request.lane == "batch", -request.priority, request.arrival_s, batch.index(request))
 
 
 class Oracle:
@@ -34,6 +38,8 @@ class Oracle:
         self.scheduler = scheduler
         self.cache = CacheModel(scheduler.pool, runner)
         self.passes: dict[str, int] = {}
+        #: By how many steps the age bound was lowered at most.
+        self.age_slack = 0
         #: Admissions past a blocked head, in all.
         self.passed = 0
         #: The largest that was ever allowed: a lowered limit does not undo passes.
@@ -46,6 +52,7 @@ class Oracle:
         self._check_budget_spent(plan)
         self._check_preempted(plan, before)
         self._check_modes(plan)
+        self._check_tiers(plan)
         self._check_exhausted(plan)
         self._check_admitted(plan)
         self._check_line(plan, before)
@@ -105,10 +112,21 @@ class Oracle:
         scheduler = self.scheduler
         if not plan.preempted:
             return
-        assert not plan.admitted, "a step that preempted admitted somebody"
-        staying = list(scheduler.running.values())
-        least = max((importance(request, before.batch) for request in staying), default=None)
+        # Only batch that made room for interactive requests lets somebody in, and only those.
         victims = [scheduler.get(preemption.id) for preemption in plan.preempted]
+        admitted = [scheduler.get(admission.id) for admission in plan.admitted]
+        if admitted:
+            assert plan.yielded == len(victims)
+            assert {victim.lane for victim in victims} == {"batch"}, "a step that preempted admitted somebody"
+            assert {request.lane for request in admitted} == {"interactive"}
+        # Who fills the pool could never be admitted again.
+        staying = [
+            request
+            for request in scheduler.running.values()
+            if request in before.batch
+            and -(-(request.total_tokens + 1) // scheduler.pool.block_size) <= scheduler.pool.total
+        ]
+        least = max((importance(request, before.batch) for request in staying), default=None)
         for victim, preemption in zip(victims, plan.preempted, strict=True):
             assert victim.state == "waiting", f"{victim.id} was preempted and is {victim.state}"
             assert least is None or importance(victim, before.batch) >= least, (
@@ -116,8 +134,8 @@ class Oracle:
             )
             assert preemption.freed_blocks > 0 or self.cache.enabled
         for tier in ("interactive", "batch"):
-            first = [victim.id for victim in reversed(victims) if victim.tier == tier]
-            line = [request.id for request in scheduler.waiting if request.tier == tier]
+            first = [victim.id for victim in reversed(victims) if victim.lane == tier]
+            line = [request.id for request in scheduler.waiting if request.lane == tier]
             assert line[: len(first)] == first, f"the preempted {first} are not first in line"
 
     def _check_modes(self, plan: Any) -> None:
@@ -129,6 +147,35 @@ class Oracle:
             victim = self.scheduler.get(preemption.id)
             assert (victim.host_tokens > 0) == (preemption.mode == "swap")
             assert preemption.redo_tokens == 0 or preemption.mode == "recompute"
+
+    def _check_tiers(self, plan: Any) -> None:
+        """No interactive request waits for room that batch takes, and no batch request beyond its age."""
+        scheduler = self.scheduler
+        pool, limits = scheduler.pool, scheduler.limits
+        for request in scheduler.waiting:
+            waited = plan.step - request.queued_step
+            # One ages in a step, and the bound may have been lowered just now.
+            slack = len(scheduler.waiting) + self.age_slack
+            assert request.lane == "interactive" or waited <= limits.age_steps + slack, (
+                f"{request.id} starves"
+            )
+        whole = pool.total * pool.block_size
+        batch = [
+            request
+            for request in scheduler.running.values()
+            if request.lane == "batch" and request.total_tokens < whole
+        ]
+        head = scheduler.waiting.first("interactive")
+        if head is None or not batch or plan.preempted:
+            return
+        others = [request for request in scheduler.running.values() if request not in batch]
+        held = {block for request in others for block in request.block_table}
+        hit = self.cache.longest_hit(head)
+        needs = -(-(head.total_tokens + 1) // pool.block_size) - sum(block in held for block in hit)
+        fits = len(held) + needs <= (limits.admit_limit if others else pool.total)
+        spent = sum(chunk.count for chunk in plan.chunks) >= limits.token_budget
+        waits_for_batch = fits and len(others) < limits.max_running and not plan.admitted and not spent
+        assert not waits_for_batch, f"{head.id} waits for batch"
 
     def _check_exhausted(self, plan: Any) -> None:
         for finish in plan.finished:
@@ -150,7 +197,7 @@ class Oracle:
                 f"{request.id} got {admission.blocks} blocks"
             )
             needs = len(set(request.block_table) - held)
-            mark = limits.admit_limit if request.tier == "interactive" else limits.batch_limit
+            mark = limits.admit_limit if request.lane == "interactive" else limits.batch_limit
             assert not running or len(held) + needs <= mark, f"{request.id} was admitted past the mark"
             assert running < limits.max_running, f"{request.id} was admitted beyond max_running"
             assert admission.resumed == (request.preemptions > 0 or bool(request.output)), (
@@ -165,7 +212,9 @@ class Oracle:
         """First come, first admitted, but for a bounded number of passes; batch never before interactive."""
         admitted = {admission.id for admission in plan.admitted}
         for tier in ("interactive", "batch"):
-            line = [request for request in before.queue if request.tier == tier]
+            line = [request for request in before.queue if request.lane == tier]
+            # Who aged in this step stands first.
+            line.sort(key=lambda request: request.lane == "batch" or request not in before.batch_queue)
             head = next((request for request in line if request.id not in admitted), None)
             if head is None:
                 continue
@@ -179,7 +228,7 @@ class Oracle:
                 batch = [
                     request.id
                     for request in before.queue
-                    if request.tier == "batch" and request.id in admitted
+                    if request.lane == "batch" and request.id in admitted
                 ]
                 assert not batch, f"{batch} admitted while {head.id} waits"
         for request_id in admitted:
@@ -214,7 +263,7 @@ class Oracle:
         )
         mark = (
             limits.admit_limit
-            if request.tier == "interactive"
+            if request.lane == "interactive"
             else min(limits.batch_limit, limits.admit_limit)
         )
         truth = {
@@ -223,7 +272,8 @@ class Oracle:
             "slots": len(scheduler.running) >= limits.max_running,
             "token_budget": left == 0,
             "behind": behind in ahead,
-            "tier": request.tier == "batch" and scheduler.waiting.count("interactive") > 0,
+            "tier": request.lane == "batch"
+            and (scheduler.waiting.count("interactive") > 0 or bool(plan.preempted)),
         }
         # A request that was looked at early may have been short of free blocks only later, or the other way
         # round.

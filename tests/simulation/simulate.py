@@ -115,6 +115,7 @@ class Simulation:
         self.tally.steps += 1
         self.tally.hit_tokens += sum(admission.cached_tokens for admission in plan.admitted)
         self.tally.evicted_blocks += len(plan.evicted)
+        self.tally.aged, self.tally.yields = self.scheduler.counters.aged, self.scheduler.counters.yields
         self.tally.swaps += sum(preemption.mode == "swap" for preemption in plan.preempted)
         self.tally.swapped_in_blocks += len(plan.swap_in)
         self.tally.copied_blocks += len(plan.copies)
@@ -267,14 +268,23 @@ class Simulation:
             token_budget=max_running + draw.choice([0, 1, 8, 50, 500]),
             max_waiting=draw.choice([2, 10, 40]),
             max_passes=draw.choice([0, 1, 3, 8]),
+            age_steps=draw.choice([5, 30, 2000]),
         )
 
     def _change_limits(self) -> None:
         """Some of them, sometimes to what is not allowed: then nothing may change."""
         draw = self.random
         new = self._limits()
-        names = ["admit_limit", "batch_limit", "max_running", "token_budget", "max_waiting", "max_passes"]
-        changes = {name: getattr(new, name) for name in draw.sample(names, draw.randint(1, 6))}
+        names = [
+            "admit_limit",
+            "batch_limit",
+            "max_running",
+            "token_budget",
+            "max_waiting",
+            "max_passes",
+            "age_steps",
+        ]
+        changes = {name: getattr(new, name) for name in draw.sample(names, draw.randint(1, 7))}
         if draw.random() < 0.1:
             changes["admit_limit"] = draw.choice([-1, self.blocks + 1])
         old = self.scheduler.limits
@@ -291,6 +301,7 @@ class Simulation:
             assert not allowed, f"{changes} were refused"
             assert self.scheduler.limits is old
         assert len(self.scheduler.running) == running, "a limit evicted somebody"
+        self.oracle.age_slack = max(self.oracle.age_slack, old.age_steps - self.scheduler.limits.age_steps)
         self.oracle.most_passes = max(self.oracle.most_passes, self.scheduler.limits.max_passes)
 
     def _close_or_open(self) -> None:

@@ -14,6 +14,8 @@ class Tally:
     requests: int = 0
     tokens: int = 0
     preemptions: int = 0
+    aged: int = 0
+    yields: int = 0
     swaps: int = 0
     swapped_in_blocks: int = 0
     hit_tokens: int = 0

@@ -47,17 +47,19 @@ class AdmissionControl:
         self._gate: WaitingReason | None = None
         self._blocked: dict[Request, Blocked] = {}
         self._heads: dict[Tier, Request] = {}
+        self._tiers = TIERS
 
     # --- deciding ------------------------------------------------------------------------------------------
 
-    def admit(self, limits: Limits, running: int, tokens: int) -> "Round":
+    def admit(self, limits: Limits, running: int, tokens: int, tiers: tuple[Tier, ...] = TIERS) -> "Round":
         """Take from the queue who may join a batch of ``running`` sequences with ``tokens`` left of the
         step's budget, and give each its blocks."""
         self._gate = None
         self._blocked = {}
         self._heads = {}
         round_ = Round(limits, running, tokens)
-        for tier in TIERS:
+        self._tiers = tiers
+        for tier in tiers:
             self._admit_tier(tier, round_)
             # A batch request never takes blocks for which an interactive one waits.
             if self._gate is not None or tier in self._heads:
@@ -65,7 +67,7 @@ class AdmissionControl:
         return round_
 
     def hold(self) -> None:
-        """The step preempted: it admits nobody, for want of KV."""
+        """The step preempted for those who run: it admits nobody, for want of KV."""
         self._gate = "kv"
         self._blocked = {}
         self._heads = {}
@@ -83,7 +85,7 @@ class AdmissionControl:
     def _pass_by(self, head: Request, round_: "Round") -> None:
         """Smaller requests may pass a blocked head, but only so often: then the batch empties until it
         fits."""
-        for request in self._waiting.behind_first(head.tier, LOOK_AHEAD):
+        for request in self._waiting.behind_first(head.lane, LOOK_AHEAD):
             if head.passed >= round_.limits.max_passes:
                 return
             if (gate := round_.gate()) is not None:
@@ -100,7 +102,7 @@ class AdmissionControl:
         if needs > self._pool.available:
             return "kv"
         # Without the exemption of an empty batch, a request larger than the mark would wait for ever.
-        if round_.running and self._pool.used + needs > round_.limits.mark(request.tier):
+        if round_.running and self._pool.used + needs > round_.limits.mark(request.lane):
             return "headroom"
         return None
 
@@ -124,6 +126,23 @@ class AdmissionControl:
         round_.running += 1
         round_.admitted.append((request, count))
         return True
+
+    def fits(self, request: Request, limits: Limits, running: int) -> bool:
+        """Whether it would be admitted to a batch of ``running`` sequences, its tokens aside."""
+        round_ = Round(limits, running, 1)
+        return round_.gate() is None and self._obstacle(request, self._price(request).needs, round_) is None
+
+    def would_fit(self, request: Request, limits: Limits, running: int, gone: list[Request]) -> bool:
+        """``fits`` once those ``gone`` have left the batch."""
+        entries = Counter(block for other in gone for block in other.block_table)
+        freed = {block for block, count in entries.items() if self._pool.ref_counts[block] == count}
+        price = self._price(request)
+        used = self._pool.used - len(freed)
+        needs = price.needs + len(freed.intersection(price.hit.blocks))
+        left = running - len(gone)
+        if left >= limits.max_running or used + needs > self._pool.total:
+            return False
+        return not left or used + needs <= limits.mark(request.lane)
 
     def _start_behind(self, hit: Hit, request: Request, round_: "Round") -> None:
         """Compute from where the hit ends, or what was swapped out, if that reaches further."""
@@ -162,14 +181,14 @@ class AdmissionControl:
     def reason(self, request: Request) -> tuple[WaitingReason, str | None]:
         """Why this waiting request was not admitted by the last step, and behind whom it waits."""
         blocked = self._blocked.get(request)
-        return (blocked.reason, None) if blocked is not None else self._reason_of_others(request.tier)
+        return (blocked.reason, None) if blocked is not None else self._reason_of_others(request.lane)
 
     def reason_counts(self) -> dict[str, int]:
         """How many wait for each reason; costs the same however many wait."""
         blocked = [request for request in self._blocked if request in self._waiting]
         counts: Counter[str] = Counter(self._blocked[request].reason for request in blocked)
         for tier in TIERS:
-            others = self._waiting.count(tier) - sum(request.tier == tier for request in blocked)
+            others = self._waiting.count(tier) - sum(request.lane == tier for request in blocked)
             if others:
                 counts[self._reason_of_others(tier)[0]] += others
         return dict(counts)
@@ -178,7 +197,7 @@ class AdmissionControl:
         """The reason of everyone in ``tier`` at whom the last round did not look."""
         if self._gate is not None:
             return self._gate, None
-        if tier == "batch" and self._waits_head("interactive") is not None:
+        if tier not in self._tiers or (tier == "batch" and self._waits_head("interactive") is not None):
             return "tier", None
         head = self._waits_head(tier)
         if head is not None:

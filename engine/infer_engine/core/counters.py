@@ -14,6 +14,10 @@ class Counters:
     forks: int = 0
     #: Blocks copied before a write.
     copied_blocks: int = 0
+    #: Batch requests that waited so long that they are treated as interactive.
+    aged: int = 0
+    #: Preemptions of batch to let an interactive request in.
+    yields: int = 0
     preemptions: int = 0
     #: Preemptions that kept the KV in the host pool, and the blocks moved there and back.
     swaps: int = 0

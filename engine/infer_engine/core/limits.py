@@ -28,6 +28,8 @@ class Limits:
     max_waiting: int = 1024
     #: How often smaller requests may pass a blocked head of the queue.
     max_passes: int = 8
+    #: Steps after which a waiting batch request stands before all interactive ones.
+    age_steps: int = 2000
 
     @classmethod
     def from_ratios(
@@ -76,6 +78,7 @@ class Limits:
         )
         require("max_waiting", 0, None)
         require("max_passes", 0, None)
+        require("age_steps", 1, None)
         if problems:
             raise LimitsError(problems)
         return self
@@ -89,6 +92,7 @@ class Limits:
         token_budget: int | None = None,
         max_waiting: int | None = None,
         max_passes: int | None = None,
+        age_steps: int | None = None,
     ) -> "Limits":
         """A copy with the given values, not yet checked."""
         changes = {
@@ -98,5 +102,6 @@ class Limits:
             "token_budget": token_budget,
             "max_waiting": max_waiting,
             "max_passes": max_passes,
+            "age_steps": age_steps,
         }
         return replace(self, **{name: value for name, value in changes.items() if value is not None})

@@ -67,7 +67,7 @@ def _waiting_row(scheduler: Scheduler, request: Request) -> CoreRow:
         behind=behind,
         needs_blocks=scheduler.admission.needs(request),
         admissible_blocks=scheduler.admission.admissible(
-            scheduler.limits, request.tier, len(scheduler.running)
+            scheduler.limits, request.lane, len(scheduler.running)
         ),
     )
 

@@ -51,16 +51,18 @@ class Finish:
 class Plan:
     """Chunks in batch order. ``finished`` holds requests that ended while planning (``kv_exhausted``).
 
-    Before anything else the runner moves whole blocks to the host, ``swap_out`` of (KV block, host block),
-    and from there, ``swap_in`` of (host block, KV block). Before anything is computed it copies whole blocks,
-    ``copies`` of (from, to), as if all were read before any is written: what is copied from may be written to
-    in this very step."""
+    Before anything is computed the runner deals with whole blocks, in this order: ``swap_out`` moves (KV
+    block, host block) to the host; ``copies`` (from, to) copies, as if all were read before any is written;
+    ``swap_in`` moves (host block, KV block) back. What one of them reads may be written to by a later one, or
+    by what is computed in this very step."""
 
     step: int
     chunks: list[Chunk] = field(default_factory=list)
     admitted: list[Admission] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
     finished: list[Finish] = field(default_factory=list)
+    #: How many of the preempted, the last of them, made room for interactive requests that wait.
+    yielded: int = 0
     decode_tokens: int = 0
     prefill_tokens: int = 0
     swap_out: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import chain, islice, takewhile
+from typing import cast
 
 from infer_engine.core.request import Request
 from infer_engine.protocol import Tier
@@ -13,17 +14,37 @@ TIERS: tuple[Tier, ...] = ("interactive", "batch")
 
 class _Line:
     """One tier's queue: first those that already ran (their clients sit before a stalled stream), then by
-    arrival."""
+    priority and arrival."""
 
     def __init__(self) -> None:
         self.started: OrderedDict[str, Request] = OrderedDict()
-        self.fresh: OrderedDict[str, Request] = OrderedDict()
+        #: By priority, the highest first.
+        self.fresh: dict[int, OrderedDict[str, Request]] = {}
 
     def __len__(self) -> int:
-        return len(self.started) + len(self.fresh)
+        return len(self.started) + sum(map(len, self.fresh.values()))
 
     def __iter__(self) -> Iterator[Request]:
-        return chain(self.started.values(), self.fresh.values())
+        return chain(self.started.values(), *(requests.values() for requests in self.fresh.values()))
+
+    def holder(self, request: Request) -> OrderedDict[str, Request] | None:
+        """Where in this line the request stands."""
+        for requests in (self.started, self.fresh.get(request.priority, {})):
+            if requests.get(request.id) is request:
+                return cast("OrderedDict[str, Request]", requests)
+        return None
+
+    def add_fresh(self, request: Request) -> None:
+        requests = self.fresh.get(request.priority)
+        if requests is None:
+            requests = self.fresh[request.priority] = OrderedDict()
+            self.fresh = dict(sorted(self.fresh.items(), reverse=True))
+        later = list(
+            takewhile(lambda other: other.arrival_s > request.arrival_s, reversed(requests.values()))
+        )
+        requests[request.id] = request
+        for other in reversed(later):
+            requests.move_to_end(other.id)
 
 
 class WaitingQueue:
@@ -32,6 +53,8 @@ class WaitingQueue:
 
     def __init__(self) -> None:
         self._lines: dict[Tier, _Line] = {tier: _Line() for tier in TIERS}
+        #: Those of the batch tier in the order in which they were pushed.
+        self._batch_by_age: OrderedDict[str, Request] = OrderedDict()
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
@@ -40,43 +63,50 @@ class WaitingQueue:
         return chain.from_iterable(self._lines[tier] for tier in TIERS)
 
     def __contains__(self, request: Request) -> bool:
-        line = self._lines[request.tier]
-        return line.started.get(request.id) is request or line.fresh.get(request.id) is request
+        return self._lines[request.lane].holder(request) is not None
 
     def count(self, tier: Tier) -> int:
         return len(self._lines[tier])
 
     def push(self, request: Request) -> None:
-        """A request that came in: by arrival, or behind the preempted if it brings tokens from another
-        replica."""
-        line = self._lines[request.tier]
+        """A request that came in: by priority and arrival, or behind the preempted if it brings tokens from
+        another replica."""
+        line = self._lines[request.lane]
+        self._note_age(request)
         if request.output:
             line.started[request.id] = request
-            return
-        later = list(
-            takewhile(lambda other: other.arrival_s > request.arrival_s, reversed(line.fresh.values()))
-        )
-        line.fresh[request.id] = request
-        for other in reversed(later):
-            line.fresh.move_to_end(other.id)
+        else:
+            line.add_fresh(request)
 
-    def push_preempted(self, request: Request) -> None:
-        """To the very front of its tier. The victims of one step come least important first, so this keeps
-        rank."""
-        line = self._lines[request.tier]
+    def push_first(self, request: Request) -> None:
+        """To the very front of its tier: it was preempted or has aged. The victims of one step come least
+        important first, so this keeps rank."""
+        line = self._lines[request.lane]
+        self._note_age(request)
         line.started[request.id] = request
         line.started.move_to_end(request.id, last=False)
 
+    def _note_age(self, request: Request) -> None:
+        if request.lane == "batch":
+            self._batch_by_age[request.id] = request
+
     def remove(self, request: Request) -> None:
         """Take out a waiting request; KeyError if it does not wait."""
-        line = self._lines[request.tier]
-        if request.id in line.started:
-            del line.started[request.id]
-        else:
-            del line.fresh[request.id]
+        line = self._lines[request.lane]
+        holder = line.holder(request)
+        if holder is None:
+            raise KeyError(request.id)
+        del holder[request.id]
+        self._batch_by_age.pop(request.id, None)
+        if not holder and holder is not line.started:
+            del line.fresh[request.priority]
 
     def first(self, tier: Tier) -> Request | None:
         return next(iter(self._lines[tier]), None)
+
+    def oldest_batch(self) -> Request | None:
+        """The request of the batch tier that was pushed first."""
+        return next(iter(self._batch_by_age.values()), None)
 
     def behind_first(self, tier: Tier, count: int) -> list[Request]:
         """Up to ``count`` requests after the tier's first."""

@@ -20,7 +20,8 @@ class Request:
     #: Requests share cached blocks only with requests of the same salt.
     cache_salt: str = ""
     tier: Tier = "interactive"
-    #: Higher is more urgent; test traffic is below zero. Decides who is preempted first within a tier.
+    #: Higher is more urgent; test traffic is below zero. Decides who is admitted first and who is preempted
+    #: first within a tier.
     priority: int = 0
     stop_token_ids: frozenset[int] = frozenset()
     sampling: Any = None
@@ -39,6 +40,10 @@ class Request:
     host_tokens: int = 0
     #: What the prefix index computed so far: the salt's hash, then one of each full block. Kept by it alone.
     hash_chain: list[bytes] = field(default_factory=list[bytes])
+    #: It waited so long in the batch tier that it is treated as interactive until it ends.
+    aged: bool = False
+    #: The step after which it began to wait.
+    queued_step: int = 0
     #: When it last began to wait here: its arrival, or its preemption.
     queued_s: float = 0.0
     #: Its first admission here.
@@ -48,6 +53,11 @@ class Request:
     passed: int = 0
     finish_reason: FinishReason | None = None
     error: str | None = None
+
+    @property
+    def lane(self) -> Tier:
+        """The tier as which it is queued, admitted and preempted."""
+        return "interactive" if self.aged else self.tier
 
     @property
     def total_tokens(self) -> int:

@@ -9,7 +9,7 @@ from infer_engine.core.blocks import BlockPool
 from infer_engine.core.counters import Counters
 from infer_engine.core.limits import Limits
 from infer_engine.core.plan import Admission, Chunk, Finish, Plan, Preemption
-from infer_engine.core.queues import WaitingQueue
+from infer_engine.core.queues import TIERS, WaitingQueue
 from infer_engine.core.refusal import (
     AdmissionClosed,
     DuplicateId,
@@ -19,7 +19,7 @@ from infer_engine.core.refusal import (
 )
 from infer_engine.core.request import Request
 from infer_engine.core.swap import HostPool
-from infer_engine.protocol import FinishReason
+from infer_engine.protocol import FinishReason, Tier
 
 
 class CommitError(RuntimeError):
@@ -70,6 +70,7 @@ class Scheduler:
         # A sequence that continues here did not wait until now: it ran on another replica.
         request.queued_s = now_s if request.output else min(request.arrival_s, now_s)
         request.passed = 0
+        request.queued_step = self.counters.steps
         self._live[request.id] = request
         self.waiting.push(request)
 
@@ -100,7 +101,7 @@ class Scheduler:
         if (
             parent.tokens(0, common) != child.tokens(0, common)
             or len(self.running) >= self.limits.max_running
-            or self.pool.used + fresh > self.limits.mark(child.tier)
+            or self.pool.used + fresh > self.limits.mark(child.lane)
             or fresh > self.pool.available
         ):
             return
@@ -140,6 +141,7 @@ class Scheduler:
         token_budget: int | None = None,
         max_waiting: int | None = None,
         max_passes: int | None = None,
+        age_steps: int | None = None,
     ) -> tuple[Limits, Limits]:
         """Change what is given, all of it or (LimitsError) nothing; the next step goes by it. Lowering never
         evicts. Returns the limits before and after."""
@@ -151,6 +153,7 @@ class Scheduler:
             token_budget=token_budget,
             max_waiting=max_waiting,
             max_passes=max_passes,
+            age_steps=age_steps,
         )
         self.limits = new.checked(self.pool.total, len(self.running))
         return old, new
@@ -165,11 +168,13 @@ class Scheduler:
         self.counters.steps += 1
         plan = Plan(step=self.counters.steps, forked=self._forked)
         self._forked = []
+        self._age_batch()
         tokens_left = self._plan_running(plan, now_s)
-        if plan.preempted:
+        if len(plan.preempted) > plan.yielded:
             self.admission.hold()
         else:
-            self._plan_admitted(plan, tokens_left, now_s)
+            # Who has just made room for interactive requests does not come back in the same step.
+            self._plan_admitted(plan, tokens_left, now_s, ("interactive",) if plan.yielded else TIERS)
         plan.evicted = self.pool.take_evicted()
         self.counters.evicted_blocks += len(plan.evicted)
         self.counters.copied_blocks += len(plan.copies)
@@ -179,6 +184,31 @@ class Scheduler:
         self.counters.prefill_tokens += plan.prefill_tokens
         self._planned = plan
         return plan
+
+    def _age_batch(self) -> None:
+        """A batch request that waited long enough goes before the interactive ones, one in a step."""
+        oldest = self.waiting.oldest_batch()
+        if oldest is not None and self.counters.steps - oldest.queued_step > self.limits.age_steps:
+            self.waiting.remove(oldest)
+            oldest.aged = True
+            self.waiting.push_first(oldest)
+            self.counters.aged += 1
+
+    def _yield_to_interactive(self, chunks: dict[str, Chunk], plan: Plan, now_s: float) -> int:
+        """Batch leaves the moment an interactive request can run in its place; returns the budget that it
+        gives back."""
+        refund = 0
+        head = self.waiting.first("interactive")
+        if head is None or self.admission.fits(head, self.limits, len(self.running)):
+            return refund
+        batch = [request for request in self._preemptible() if request.lane == "batch"]
+        if not batch or not self.admission.would_fit(head, self.limits, len(self.running), batch):
+            return refund
+        while not self.admission.fits(head, self.limits, len(self.running)):
+            refund += self._take_out(_least_important(self._preemptible()), chunks, plan, now_s)
+            plan.yielded += 1
+        self.counters.yields += plan.yielded
+        return refund
 
     def _plan_running(self, plan: Plan, now_s: float) -> int:
         """Give every decoding sequence its token and the prefills, in batch order, the rest; returns what is
@@ -199,6 +229,8 @@ class Scheduler:
             if request.state == "running":
                 chunks[request.id] = Chunk(request, request.computed_tokens, count, count == missing)
                 spare -= count if missing > 1 else 0
+        if not plan.preempted:
+            spare += self._yield_to_interactive(chunks, plan, now_s)
         for chunk in chunks.values():
             self._add_chunk(plan, chunk)
         return spare
@@ -218,17 +250,13 @@ class Scheduler:
             if block is not None:
                 self._replace_next(request, block[0], plan)
                 continue
-            if len(self.running) == 1:
+            candidates = self._preemptible()
+            if not candidates:
                 plan.finished.append(self._finish(request, "error", "kv_exhausted"))
                 refund += 1
                 break
-            victim = self._least_important()
-            chunk = chunks.pop(victim.id, None)
-            if chunk is not None:
-                refund += chunk.count
-            elif not victim.is_prefilling:
-                refund += 1  # set aside for it, not used yet
-            plan.preempted.append(self._preempt(victim, plan, now_s))
+            victim = _least_important(candidates)
+            refund += self._take_out(victim, chunks, plan, now_s)
             if victim is request:
                 break
         return refund
@@ -246,12 +274,24 @@ class Scheduler:
         self.pool.release([shared])
         plan.copies.append((shared, block))
 
-    def _least_important(self) -> Request:
-        """Batch before interactive, then the lowest priority, then the latest to arrive."""
-        return max(
-            reversed(self.running.values()),
-            key=lambda request: (request.tier == "batch", -request.priority, request.arrival_s),
-        )
+    def _preemptible(self) -> list[Request]:
+        """Who may be preempted: a sequence that fills the pool by now would never be admitted again."""
+        return [
+            request
+            for request in self.running.values()
+            if self.pool.blocks_for(request.total_tokens + 1) <= self.pool.total
+        ]
+
+    def _take_out(self, victim: Request, chunks: dict[str, Chunk], plan: Plan, now_s: float) -> int:
+        """Preempt; returns the budget that it gives back."""
+        refund = 0
+        chunk = chunks.pop(victim.id, None)
+        if chunk is not None:
+            refund += chunk.count
+        elif not victim.is_prefilling:
+            refund += 1  # set aside for it, not used yet
+        plan.preempted.append(self._preempt(victim, plan, now_s))
+        return refund
 
     def _preempt(self, victim: Request, plan: Plan, now_s: float) -> Preemption:
         """Take the blocks; the tokens stay, and their KV is moved to the host, or computed again after the
@@ -278,14 +318,15 @@ class Scheduler:
         victim.state = "waiting"
         victim.preemptions += 1
         victim.queued_s = now_s
-        self.waiting.push_preempted(victim)
+        victim.queued_step = self.counters.steps
+        self.waiting.push_first(victim)
         self.counters.preemptions += 1
         self.counters.swaps += swap
         self.counters.redo_tokens += preemption.redo_tokens
         return preemption
 
-    def _plan_admitted(self, plan: Plan, tokens_left: int, now_s: float) -> None:
-        round_ = self.admission.admit(self.limits, len(self.running), tokens_left)
+    def _plan_admitted(self, plan: Plan, tokens_left: int, now_s: float, tiers: tuple[Tier, ...]) -> None:
+        round_ = self.admission.admit(self.limits, len(self.running), tokens_left, tiers)
         plan.copies += round_.copies
         plan.swap_in += round_.swap_in
         for request, count in round_.admitted:
@@ -385,3 +426,12 @@ class Scheduler:
         request.error = error
         self.counters.finished[reason] += 1
         return Finish(request.id, reason, freed, len(request.output), error)
+
+
+def _least_important(requests: list[Request]) -> Request:
+    """Batch before interactive, then the lowest priority, then the latest to arrive, then the last in the
+    batch."""
+    return max(
+        reversed(requests),
+        key=lambda request: (request.lane == "batch", -request.priority, request.arrival_s),
+    )

@@ -33,10 +33,10 @@ class TorchRunner:
             raise RuntimeError("the runner is closed")
         if plan.swap_out:
             pool.swap_out(plan.swap_out)
-        if plan.swap_in:
-            pool.swap_in(plan.swap_in)
         if plan.copies:
             pool.copy(plan.copies)
+        if plan.swap_in:
+            pool.swap_in(plan.swap_in)
         if not plan.chunks:
             return {}
         packed = sorted(
