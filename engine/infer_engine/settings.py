@@ -34,6 +34,12 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_waiting: Annotated[
         int, Meta(ge=0, le=1_000_000, description="most requests in a replica's queue")
     ] = 1024
+    max_waiting_tokens: Annotated[
+        int, Meta(ge=0, description="most tokens in a replica's queue; an empty queue takes any request")
+    ] = 10_000_000
+    age_steps: Annotated[
+        int, Meta(ge=1, description="steps after which a waiting batch request goes before interactive ones")
+    ] = 2000
     admit_limit_ratio: Annotated[
         float, Meta(gt=0, le=1, description="share of the pool up to which interactive requests are admitted")
     ] = 0.90

@@ -357,6 +357,8 @@ MUTANTS = [
         "request.indexed_blocks = blocks",
         "request.indexed_blocks = 10**6",
     ),
+    Mutant("queue without bound in tokens", "scheduler", "tokens > self.limits.max_waiting_tokens", "False"),
+    Mutant("tokens of who left the queue", "queues", "self.tokens -= request.total_tokens", "pass"),
     # Tiers
     Mutant("batch never yields", "scheduler", "            plan.yielded += 1\n", "", yields_and_admits),
     Mutant(

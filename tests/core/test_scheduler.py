@@ -373,3 +373,26 @@ def test_counters_count_once(core: Core) -> None:
     assert (counters.steps, counters.admissions, counters.resumptions) == (3, 2, 0)
     assert (counters.prefill_tokens, counters.decode_tokens, counters.generated_tokens) == (12, 2, 4)
     assert counters.finished == {"length": 2}
+
+
+def test_the_queue_is_bounded_in_tokens_too_and_says_how_many(core: Core) -> None:
+    rig = Rig(core, max_running=1)
+    rig.scheduler.set_limits(max_waiting_tokens=20)
+    rig.add("runs", prompt=30)
+    rig.step()
+    rig.add("first", prompt=12)
+    rig.add("second", prompt=8)
+    with pytest.raises(core.QueueFull) as refused:
+        rig.add("third", prompt=1)
+    assert refused.value.numbers == {"waiting_tokens": 20, "request_tokens": 1, "max_waiting_tokens": 20}
+    rig.scheduler.abort("second")
+    rig.add("third", prompt=8)
+    rig.run()
+
+
+def test_an_empty_queue_takes_a_request_of_more_tokens_than_may_wait(core: Core) -> None:
+    rig = Rig(core)
+    rig.scheduler.set_limits(max_waiting_tokens=5)
+    rig.add("long", prompt=30, max_tokens=1)
+    rig.run()
+    assert rig.ended["long"].reason == "length"

@@ -191,6 +191,10 @@ class Simulation:
         else:
             waited = len(scheduler.waiting) - (code is None and request.state == "waiting")
             full = waited >= scheduler.limits.max_waiting
+            others = [each for each in scheduler.waiting if each is not request]
+            # A fork was counted before it joined the batch, and a newcomer before it was pushed.
+            tokens = sum(each.total_tokens for each in others) + request.total_tokens
+            full = full or (bool(others) and tokens > scheduler.limits.max_waiting_tokens)
             want = "queue_full" if full else None
         assert code == want, f"{request_id} was refused with {code}, not {want}"
         if code is None:
@@ -269,6 +273,7 @@ class Simulation:
             max_waiting=draw.choice([2, 10, 40]),
             max_passes=draw.choice([0, 1, 3, 8]),
             age_steps=draw.choice([5, 30, 2000]),
+            max_waiting_tokens=draw.choice([0, 50, 500, 10_000]),
         )
 
     def _change_limits(self) -> None:
@@ -283,8 +288,9 @@ class Simulation:
             "max_waiting",
             "max_passes",
             "age_steps",
+            "max_waiting_tokens",
         ]
-        changes = {name: getattr(new, name) for name in draw.sample(names, draw.randint(1, 7))}
+        changes = {name: getattr(new, name) for name in draw.sample(names, draw.randint(1, len(names)))}
         if draw.random() < 0.1:
             changes["admit_limit"] = draw.choice([-1, self.blocks + 1])
         old = self.scheduler.limits

@@ -104,6 +104,8 @@ def _of_host(scheduler: Scheduler) -> list[str]:
 def _of_requests(scheduler: Scheduler) -> list[str]:
     found: list[str] = []
     waiting = list(scheduler.waiting)
+    if scheduler.waiting.tokens != sum(request.total_tokens for request in waiting):
+        found.append(f"the queue counts {scheduler.waiting.tokens} tokens")
     both = {request.id for request in waiting} & scheduler.running.keys()
     if both:
         found.append(f"waiting and running at once: {sorted(both)[:8]}")

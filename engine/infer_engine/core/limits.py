@@ -26,6 +26,8 @@ class Limits:
     token_budget: int = 256
     #: Most requests in the queue before new ones are refused; 0 refuses all. The preempted always find room.
     max_waiting: int = 1024
+    #: Most tokens (prompts, and what was generated of the preempted) in the queue, in the same way.
+    max_waiting_tokens: int = 10_000_000
     #: How often smaller requests may pass a blocked head of the queue.
     max_passes: int = 8
     #: Steps after which a waiting batch request stands before all interactive ones.
@@ -77,6 +79,7 @@ class Limits:
             "token_budget", least_budget, None, f" (max_running {self.max_running}, {running} running now)"
         )
         require("max_waiting", 0, None)
+        require("max_waiting_tokens", 0, None)
         require("max_passes", 0, None)
         require("age_steps", 1, None)
         if problems:
@@ -91,6 +94,7 @@ class Limits:
         max_running: int | None = None,
         token_budget: int | None = None,
         max_waiting: int | None = None,
+        max_waiting_tokens: int | None = None,
         max_passes: int | None = None,
         age_steps: int | None = None,
     ) -> "Limits":
@@ -101,6 +105,7 @@ class Limits:
             "max_running": max_running,
             "token_budget": token_budget,
             "max_waiting": max_waiting,
+            "max_waiting_tokens": max_waiting_tokens,
             "max_passes": max_passes,
             "age_steps": age_steps,
         }

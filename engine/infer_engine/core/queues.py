@@ -53,6 +53,8 @@ class WaitingQueue:
 
     def __init__(self) -> None:
         self._lines: dict[Tier, _Line] = {tier: _Line() for tier in TIERS}
+        #: Tokens of all who wait.
+        self.tokens = 0
         #: Those of the batch tier in the order in which they were pushed.
         self._batch_by_age: OrderedDict[str, Request] = OrderedDict()
 
@@ -72,7 +74,7 @@ class WaitingQueue:
         """A request that came in: by priority and arrival, or behind the preempted if it brings tokens from
         another replica."""
         line = self._lines[request.lane]
-        self._note_age(request)
+        self._entered(request)
         if request.output:
             line.started[request.id] = request
         else:
@@ -82,11 +84,12 @@ class WaitingQueue:
         """To the very front of its tier: it was preempted or has aged. The victims of one step come least
         important first, so this keeps rank."""
         line = self._lines[request.lane]
-        self._note_age(request)
+        self._entered(request)
         line.started[request.id] = request
         line.started.move_to_end(request.id, last=False)
 
-    def _note_age(self, request: Request) -> None:
+    def _entered(self, request: Request) -> None:
+        self.tokens += request.total_tokens
         if request.lane == "batch":
             self._batch_by_age[request.id] = request
 
@@ -98,6 +101,7 @@ class WaitingQueue:
             raise KeyError(request.id)
         del holder[request.id]
         self._batch_by_age.pop(request.id, None)
+        self.tokens -= request.total_tokens
         if not holder and holder is not line.started:
             del line.fresh[request.priority]
 

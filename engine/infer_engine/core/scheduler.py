@@ -86,6 +86,16 @@ class Scheduler:
                 waiting=len(self.waiting),
                 max_waiting=self.limits.max_waiting,
             )
+        tokens = self.waiting.tokens + request.total_tokens
+        # An empty queue takes any request: one longer than the bound would never be taken otherwise.
+        if len(self.waiting) and tokens > self.limits.max_waiting_tokens:
+            raise QueueFull(
+                f"{self.waiting.tokens} tokens wait, with this request's {request.total_tokens} it would be "
+                f"{tokens}, {self.limits.max_waiting_tokens} may",
+                waiting_tokens=self.waiting.tokens,
+                request_tokens=request.total_tokens,
+                max_waiting_tokens=self.limits.max_waiting_tokens,
+            )
 
     def fork(self, parent_id: str, child: Request, now_s: float) -> None:
         """``add`` a request that begins as a running one does. Where nobody waits and the batch has room it
@@ -140,6 +150,7 @@ class Scheduler:
         max_running: int | None = None,
         token_budget: int | None = None,
         max_waiting: int | None = None,
+        max_waiting_tokens: int | None = None,
         max_passes: int | None = None,
         age_steps: int | None = None,
     ) -> tuple[Limits, Limits]:
@@ -152,6 +163,7 @@ class Scheduler:
             max_running=max_running,
             token_budget=token_budget,
             max_waiting=max_waiting,
+            max_waiting_tokens=max_waiting_tokens,
             max_passes=max_passes,
             age_steps=age_steps,
         )

@@ -138,7 +138,7 @@ def starting_limits(settings: ReplicaSettings, kv_blocks: int) -> Limits:
         token_budget=settings.token_budget,
         max_waiting=settings.max_waiting,
         max_passes=settings.max_passes,
-    )
+    ).changed(max_waiting_tokens=settings.max_waiting_tokens, age_steps=settings.age_steps)
 
 
 def host_pool(settings: ReplicaSettings, info: RunnerInfo) -> HostPool:
