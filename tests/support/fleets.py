@@ -110,7 +110,7 @@ class ThreadReplica:
             text, code = self.error
             self.send(Failed(incarnation=config.incarnation, error=text))
             return code
-        limits = starting_limits(config.settings, info.kv_blocks)
+        limits = starting_limits(config.settings, info)
         scheduler = Scheduler(BlockPool(info.kv_blocks, info.block_size), limits, info.context_length)
         self.loop = make_loop(self.runner, scheduler, self, time.monotonic, config.incarnation)
         self.send(

@@ -78,7 +78,10 @@ def _top(dialog: Dialog, outer: int) -> Row:
     form = dialog.form
     line = Line(outer, "dialog").put("┌─ ", "rule").put(safe(form.action.title), "strong").put(" ")
     target = form.current_target
-    line.put(safe_identifier(target) if target else "the whole fleet", "accent").put(" ")
+    if target is not None:
+        line.put(safe_identifier(target), "accent").put(" ")
+    elif form.target is not None:
+        line.put("all replicas", "accent").put(" ")
     danger, role = _DANGERS["destructive" if form.destructive() else form.action.danger]
     line.to(outer - len(danger) - 2, "─", "rule").put(danger, role).put("─┐", "rule")
     return line.row()
