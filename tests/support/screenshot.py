@@ -1,5 +1,6 @@
-"""A running console's screen as SVG: ``PYTHONPATH=tests python -m support.screenshot FILE.svg incident 120x36 dark [key …]``.
+"""A running console's screen as SVG.
 
+``PYTHONPATH=tests python -m support.screenshot FILE.svg (incident|small|quiet|URL) 120x36 dark [key | wait:SECONDS …]``
 Every run of text is placed at its own column, so what the picture shows is cell for cell what the terminal gets.
 """
 
@@ -8,6 +9,8 @@ import html
 import sys
 from pathlib import Path
 
+from infer_console.collector import Collector
+from infer_console.connect import parse_url
 from infer_console.ui.app import ConsoleApp
 from infer_console.ui.screens.base import PaintedScreen
 from rich.color import Color
@@ -77,15 +80,29 @@ def _run(text: str, style: Style, x: float, y: float, cells: int, theme: Termina
     return made
 
 
+def app_of(what: str, theme: str) -> ConsoleApp:
+    """A prepared picture, or a server that is running."""
+    if "://" not in what:
+        return demo_app(what, theme)
+    collector = Collector(parse_url(what))
+    collector.start()
+    return ConsoleApp(collector, theme=theme)
+
+
 async def main(target: Path, what: str, size: str, theme: str, keys: list[str]) -> None:
     width, height = (int(part) for part in size.split("x"))
-    app = demo_app(what, theme)
+    app = app_of(what, theme)
     async with app.run_test(size=(width, height)) as pilot:
-        await pilot.pause()
+        await pilot.pause(0.5)
         for key in keys:
-            await pilot.press(key)
-        await pilot.pause(0.4)
+            if key.startswith("wait:"):
+                await asyncio.sleep(float(key.removeprefix("wait:")))
+            else:
+                await pilot.press(key)
+        await pilot.pause(0.5)
         target.write_text(screen_svg(app), encoding="utf-8")
+    if isinstance(app.collector, Collector):
+        app.collector.stop()
 
 
 if __name__ == "__main__":

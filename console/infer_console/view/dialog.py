@@ -207,8 +207,8 @@ def _foot(dialog: Dialog, picture: Picture, inner: int, now: float) -> list[Row]
             operation = _operation(dialog, picture)
             if operation is not None:
                 rows.append(with_tone(operation_row(operation, inner, now), "dialog"))
-            closes = Line(inner, "dialog").put("enter", "key").put(" or ", "dim").put("esc", "key")
-            return [*rows, _blank(inner), closes.put(" closes; it goes on by itself", "dim").row()]
+            closes = Line(inner, "dialog").put("any key closes; it goes on by itself", "dim").row()
+            return [*rows, _blank(inner), closes]
 
 
 def _outcome_rows(dialog: Dialog, inner: int, bullet: Shown, role: Role) -> list[Row]:
