@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import time
 import traceback
 from typing import TYPE_CHECKING
@@ -152,9 +153,9 @@ class ConsoleApp(App[int]):
         self.frame()
 
     def frame(self) -> None:
-        """Repaint what changed."""
+        """Repaint what changed. A timer may still come when the last screen has gone."""
         self._painted_s = time.monotonic()
-        screen = self.screen
+        screen = self.screen_stack[-1] if self.screen_stack else None
         if isinstance(screen, PaintedScreen):
             screen.paint()
 
@@ -301,6 +302,9 @@ def run_app(collector: CollectorPort, *, embedded: object | None, read_only: boo
     """Show the console until the operator leaves; returns the exit status. ``embedded`` is the engine that
     this console started, if any: it ends with the console. Read-only is the collector's: it sends nothing
     then."""
+    if sys.__stderr__ is None or not sys.__stderr__.isatty():
+        # Textual draws on stderr; where that goes to a file, the terminal is what stdout is.
+        sys.__stderr__ = sys.__stdout__
     with TerminalGuard() as guard:
         app = ConsoleApp(collector, embedded=embedded is not None, fps=fps, guard=guard)
         app.run(mouse=False)

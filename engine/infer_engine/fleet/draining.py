@@ -117,7 +117,7 @@ class Draining:
                 if request.state == "running"
             ],
             waiting=len(waiting),
-            waiting_blocks=sum(-(-(len(each.generation.spec.prompt) + 1) // block_size) for each in waiting),
+            waiting_blocks=sum(request.needs_blocks(block_size) for request in waiting),
             tokens_per_s=self.measures.of[handle.id].token_rate.per_s(self.ledger.clock()),
             other_ready=[each.id for each in others],
             others_kv_used=others_used,
