@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import time
 import traceback
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
 from infer_console.ui.backpressure import queued_writes
 from infer_console.ui.leaving import EndingSignals, TerminalGuard
-from infer_console.ui.output import SegmentFilter
+from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
 from infer_console.ui.ports import CollectorPort
 from infer_console.ui.screens.action import ActionScreen
 from infer_console.ui.screens.base import ConsoleScreen, Interest, PaintedScreen
@@ -302,9 +301,7 @@ def run_app(collector: CollectorPort, *, embedded: object | None, read_only: boo
     """Show the console until the operator leaves; returns the exit status. ``embedded`` is the engine that
     this console started, if any: it ends with the console. Read-only is the collector's: it sends nothing
     then."""
-    if sys.__stderr__ is None or not sys.__stderr__.isatty():
-        # Textual draws on stderr; where that goes to a file, the terminal is what stdout is.
-        sys.__stderr__ = sys.__stdout__
+    draw_where_the_terminal_is()
     with TerminalGuard() as guard:
         app = ConsoleApp(collector, embedded=embedded is not None, fps=fps, guard=guard)
         app.run(mouse=False)
