@@ -85,7 +85,7 @@ class Draining:
         """Drained is what a replica says after its admission was closed: nothing runs, nothing waits, no
         block held."""
         observation = handle.observation
-        if handle.state != "draining" or handle.awaits_withdrawn or observation is None:
+        if handle.state != "draining" or observation is None:
             return
         empty = not observation.rows and observation.kv_used == 0 and not self.ledger.on(handle.id)
         if empty and not observation.admission_open:

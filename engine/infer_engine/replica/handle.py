@@ -132,7 +132,7 @@ class ReplicaHandle:
 
     @property
     def admits(self) -> bool:
-        return self.state == "ready" and self.ready is not None and not self.cordoned
+        return self.state == "ready"
 
     @property
     def kv_used(self) -> int | None:
