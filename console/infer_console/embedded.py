@@ -13,12 +13,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from infer_engine.settings import ServerSettings
+from infer_engine.settings import DEFAULT_MODEL, ServerSettings
 
 from infer_console.connect import MAX_SOCKET_PATH_BYTES, Target, parse_url
 from infer_console.sources.engine import EngineStatus
@@ -189,18 +190,20 @@ class EmbeddedEngine:
             return  # it is gone; nothing to bound
 
 
-def default_settings() -> dict[str, Any]:
-    """Two replicas; a core's share is left to the console where there are enough. Without ``listen`` the
-    server takes its default port, or a free one when that is taken."""
+def default_settings(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Two replicas of ``INFER_CONSOLE_MODEL`` or the default model; a core's share is left to the console
+    where there are enough. Without ``listen`` the server takes its default port, or a free one when that is
+    taken."""
     replicas = ServerSettings().replicas
     cores = len(os.sched_getaffinity(0))
-    return {"replicas": replicas, "replica": {"threads": max(1, (cores - 1) // replicas)}}
+    model = environ.get("INFER_CONSOLE_MODEL") or DEFAULT_MODEL
+    return {"replicas": replicas, "replica": {"model": model, "threads": max(1, (cores - 1) // replicas)}}
 
 
-def fetch_model() -> None:
-    """Fetch the default model into the cache, with progress on the terminal; silent when it is there. Raise
+def fetch_model(model: str) -> None:
+    """Fetch a model into the cache, with progress on the terminal; silent when it is there. Raise
     EmbeddedError when it cannot be fetched, after the remedy has been printed."""
-    command = [sys.executable, "-m", "infer_engine", "fetch", "--file-only"]
+    command = [sys.executable, "-m", "infer_engine", "fetch", "--model", model, "--file-only"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         raise EmbeddedError("the model could not be fetched, so there is no engine to start")

@@ -30,7 +30,10 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(description="KV blocks per replica; unset: half of what fits its memory, at most 1024"),
     ] = None
     max_running: Annotated[int, Meta(ge=1, le=4096, description="most sequences in the batch")] = 32
-    token_budget: Annotated[int, Meta(ge=1, le=65536, description="most tokens computed per step")] = 256
+    token_budget: Annotated[
+        Annotated[int, Meta(ge=1, le=65536)] | None,
+        Meta(description="most tokens computed per step; unset: 128 on CPU, 2048 on CUDA, or max_running"),
+    ] = None
     max_waiting: Annotated[
         int, Meta(ge=0, le=1_000_000, description="most requests in a replica's queue")
     ] = 1024
@@ -76,6 +79,13 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
     # Set by whoever starts several replicas on one machine; not a flag.
     sharers: Annotated[int, Meta(ge=1, description="replicas that share this machine's memory")] = 1
+
+    def __post_init__(self) -> None:
+        if self.token_budget is not None and self.token_budget < self.max_running:
+            raise ValueError(
+                f"token_budget is {self.token_budget}; it must be at least max_running ({self.max_running}), "
+                "so that every decoding sequence gets its token in every step"
+            )
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

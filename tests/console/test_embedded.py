@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 from infer_console.embedded import EmbeddedEngine, default_settings
+from infer_engine.settings import DEFAULT_MODEL
 from support.eventually import eventually
 from support.processes import alive, children, wait_gone
 from support.server import short_directory
@@ -108,4 +109,6 @@ def test_a_killed_console_leaves_no_engine(directory: Path) -> None:
 def test_a_share_of_the_cores_is_left_to_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, threads in ((1, 1), (2, 1), (4, 1), (8, 3), (16, 7)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _pid, cores=cores: set(range(cores)))
-        assert default_settings() == {"replicas": 2, "replica": {"threads": threads}}
+        settings = default_settings({"INFER_CONSOLE_MODEL": "/models/mine.gguf"})
+        assert settings == {"replicas": 2, "replica": {"model": "/models/mine.gguf", "threads": threads}}
+        assert default_settings({})["replica"]["model"] == DEFAULT_MODEL

@@ -13,11 +13,11 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 @pytest.fixture(scope="session")
 def real_server() -> Generator[EngineServer]:
-    """Two replicas of SmolLM2-135M-Instruct, the user's own cache, fp32: greedy answers are exact."""
+    """Two replicas of SmolLM2-135M-Instruct, the user's own cache, the default weights path."""
     with short_directory() as directory:
         server = EngineServer(
             directory,
-            {"replicas": 2, "replica": {"dtype": "fp32", "kv_blocks": 256, "threads": 1}},
+            {"replicas": 2, "replica": {"kv_blocks": 256, "threads": 1}},
             cache=None,
         )
         try:

@@ -39,7 +39,7 @@ def apply(terminal: Terminal) -> None:
     terminal.send("enter")
     terminal.wait_for(r"✓")
     terminal.send("esc")
-    terminal.wait("the dialog gone", lambda text: "esc closes" not in text)
+    terminal.wait("the dialog gone", lambda text: "✓" not in text)
 
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
@@ -86,7 +86,8 @@ def test_inject_watch_drain_and_leave(
 
         # I again stops what is still being injected.
         terminal.send("I")
-        terminal.wait_for(r"[Ss]top")
+        terminal.wait_for(r"Stop test traffic")
+        terminal.wait_for(r"prediction")
         apply(terminal)
 
         terminal.send("q")

@@ -9,7 +9,7 @@ from support.fleets import finished, running_fleet, until
 async def test_running_ones_finish_and_the_queue_moves_in_order() -> None:
     async with running_fleet(replicas=2, max_running=1, held=True) as bench:
         fleet = bench.fleet
-        generations = [bench.submit(4, 6) for _ in range(8)]
+        generations = [bench.submit(4, 30) for _ in range(8)]
         for replica in ("r0", "r1"):
             bench.launcher.now(replica).runner.allow(1)
         await until(lambda: bench.steps("r0") and bench.steps("r1"))
@@ -21,11 +21,10 @@ async def test_running_ones_finish_and_the_queue_moves_in_order() -> None:
         fleet.drain("r0", Drain(actor="alice"))
         assert fleet.replica("r0").state == "draining"
         assert fleet.ready_replicas() == ["r1"]
-        assert bench.submit(4, 6).replica == "r1", "nothing new goes there from the same moment on"
+        assert bench.submit(4, 30).replica == "r1", "nothing new goes there from the same moment on"
         fleet.drain("r0", Drain())  # asking twice is fine
 
-        bench.launcher.now("r0").runner.allow(1)
-        await until(lambda: len(bench.events("move")) == 3)
+        await bench.step_until("r0", lambda: len(bench.events("move")) == 3)
         assert [event.request for event in bench.events("move")] == [each.id for each in mine[1:]]
         assert {each.replica for each in mine[1:]} == {"r1"}
         waited = [row for row in fleet.rows("r1", "waiting") if row.id in {each.id for each in mine}]
@@ -84,8 +83,7 @@ async def test_mode_cancel_cancels_what_runs_and_moves_what_waits() -> None:
         running, queued = (each for each in generations if each.replica == "r0")
         assert bench.fleet.predict_drain("r0", Drain(mode="cancel")).numbers["cancelled"] == 1
         bench.fleet.drain("r0", Drain(mode="cancel"))
-        bench.launcher.now("r0").runner.allow(1)
-        await until(lambda: bench.events("move"))
+        await bench.step_until("r0", lambda: bench.events("move"))
         for replica in ("r0", "r1"):
             bench.launcher.now(replica).runner.release()
         await finished(*generations)

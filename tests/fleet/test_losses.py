@@ -6,7 +6,7 @@ import pytest
 import zmq
 from infer_engine.fleet import lifecycle
 from infer_engine.fleet.generation import Refusal
-from infer_engine.replica.messages import StepReport, Stop, TokenOut
+from infer_engine.replica.messages import Loading, StepReport, Stop, TokenOut
 from infer_engine.replica.wire import decode_to_replica, encode, identity
 from support.fleets import finished, running_fleet, until
 
@@ -99,10 +99,29 @@ async def test_messages_of_a_past_life_are_ignored_and_their_sender_ended() -> N
         assert [token < 2000 for token in generation.emitted] == [True] * 4
 
 
-def _report(incarnation: int, request: str) -> StepReport:
+async def test_a_stream_with_a_hole_or_an_echo_ends_rather_than_goes_on() -> None:
+    async with running_fleet(replicas=1, held=True) as bench:
+        runner = bench.launcher.now("r0").runner
+        hole, echo = bench.submit(4, 40), bench.submit(4, 40)
+        await bench.step_until("r0", lambda: len(hole.emitted) >= 3 and len(echo.emitted) >= 3)
+        receive = bench.fleet._receive  # pyright: ignore[reportPrivateUsage]
+        past = _report(incarnation=0, request=hole.id, index=9)
+        receive(identity("r0", 1), past)
+        assert not hole.finished, "what an older life says does not count, whoever sends it"
+        assert bench.fleet.link_faults()["ignored"] == 1
+        for generation, index in ((hole, len(hole.emitted) + 1), (echo, 0)):
+            receive(identity("r0", 1), _report(incarnation=1, request=generation.id, index=index))
+            assert (generation.finish_reason, generation.error_code) == ("error", "stream_gap")
+            assert 6666 not in generation.emitted
+        runner.release()
+        await until(lambda: bench.steps("r0")[-1].kv_used == 0, "the replica was told to give them up")
+        assert bench.steps("r0")[-1].step < 40
+
+
+def _report(incarnation: int, request: str, index: int = 1) -> StepReport:
     return StepReport(
         incarnation=incarnation,
-        step=99,
+        step=1,
         duration_s=0.0,
         running=1,
         waiting=0,
@@ -111,7 +130,7 @@ def _report(incarnation: int, request: str) -> StepReport:
         kv_used=0,
         kv_free=0,
         kv_cached=0,
-        tokens=[TokenOut(id=request, token=6666, index=1)],
+        tokens=[TokenOut(id=request, token=6666, index=index)],
     )
 
 
@@ -144,6 +163,10 @@ async def test_a_replica_with_work_that_does_not_step_has_stalled() -> None:
         bench.ahead_s += 30
         assert fleet.replica("r0").health == "stalled"
         assert fleet.replica("r0").waiting == 1
+        # It speaks again, but still does not step.
+        receive = fleet._receive  # pyright: ignore[reportPrivateUsage]
+        receive(identity("r0", 1), Loading(incarnation=1, progress=1.0, what=""))
+        assert fleet.replica("r0").health == "stalled"
         bench.launcher.now("r0").runner.release()
         await finished(generation)
         await until(lambda: fleet.replica("r0").health == "idle")

@@ -147,8 +147,12 @@ async def test_ctrl_c_in_the_terminal_is_not_for_the_replicas(real: Real) -> Non
     assert pid is not None
     assert os.getsid(pid) != os.getsid(os.getpid())
     os.kill(pid, signal.SIGINT)
-    generation = real.submit(20, 5)
-    await finished(generation)
+    generations = [real.submit(20, 5) for _ in range(4)]
+    await finished(*generations)
+    assert {(each.replica, each.finish_reason) for each in generations} == {
+        ("r0", "length"),
+        ("r1", "length"),
+    }
     assert alive(pid)
     assert real.fleet.replica("r1").incarnation == 1
 

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from infer_engine.fleet import lifecycle
 from infer_engine.fleet.generation import Refusal
 from infer_engine.protocol import Step
 from support.fleets import finished, running_fleet, spec, until
@@ -95,15 +96,16 @@ async def test_cancelling_a_running_request_frees_its_blocks_within_one_step() -
         runner.allow(3)
         await until(lambda: len(bench.steps("r0")) == 3)
         before = bench.steps("r0")[-1]
-        # Step 4 is under way, waiting for permission: the cancellation lands behind it, before step 5.
         assert bench.fleet.cancel(victim.id, actor="alice")
         assert bench.fleet.cancel(victim.id), "asking twice is fine"
-        runner.allow(2)
-        await finished(victim)
+        await bench.step_until("r0", lambda: victim.finished)
         done = next(step for step in bench.steps("r0") if [each.id for each in step.finished] == [victim.id])
-        assert done.step <= before.step + 2
-        assert (before.kv_used, done.kv_used) == (5, 2), "only the other's two blocks are left"
-        assert bench.events("finish")[0].blocks in (3, 4)
+        assert (before.kv_used, done.running) == (5, 1)
+        # The report of its end has its blocks back already; the other one may have grown by a block.
+        freed = bench.events("finish")[0].blocks
+        assert freed in (3, 4)
+        previous = next(step for step in bench.steps("r0") if step.step == done.step - 1)
+        assert done.kv_used - (previous.kv_used - freed) in (0, 1)
         assert (victim.finish_reason, victim.error_code) == ("cancelled", "cancelled_by_operator")
         assert bench.events("finish")[0].actor == "alice"
         assert not bench.fleet.cancel(victim.id), "it is over"
@@ -242,7 +244,8 @@ async def test_a_held_request_that_turns_out_never_to_fit_ends_with_the_reason()
         assert (generation.finish_reason, generation.error_code) == ("error", "never_fits")
 
 
-async def test_a_stopping_server_takes_nothing_and_ends_what_is_left() -> None:
+async def test_a_stopping_server_takes_nothing_and_ends_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "STOP_GRACE_S", 0.05)
     async with running_fleet(replicas=1, held=True) as bench:
         quick, endless = bench.submit(4, 2), bench.submit(4, 60)
         bench.launcher.now("r0").runner.allow(3)

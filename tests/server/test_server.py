@@ -147,13 +147,13 @@ def test_a_pool_beyond_the_memory_is_one_clear_line(directory: Path) -> None:
         "control": f"unix://{directory}/c.sock",
         "listen": "127.0.0.1:0",
         "replicas": 1,
-        "replica": {"model": str(model), "kv_blocks": 1_000_000_000},
+        "replica": {"model": str(model), "kv_blocks": 10_000_000, "block_size": 256},
     }
     code, stderr = run_to_its_end(directory, settings, listens=True)
     assert code == 1
     last = stderr.splitlines()[-1]
     assert last.startswith("infer-engine: no replica could start: ")
-    assert "1000000000" in last.replace(",", "")
+    assert "10000000" in last.replace(",", "")
 
 
 def test_fetch_prints_the_path_of_a_file(directory: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from infer_console.ui.app import ConsoleApp
 from infer_console.ui.backpressure import is_behind
 from infer_console.ui.leaving import TerminalGuard
+from infer_console.ui.output import draw_where_the_terminal_is
 from infer_console.ui.screens.base import ConsoleScreen
 from infer_console.view.look import ScreenName
 from support import pictures
@@ -95,6 +96,7 @@ def parade(what: str) -> ParadeApp:
 
 def main(what: str = "incident", theme: str | None = None) -> int:
     app = parade(what) if what in ("hostile", "benign") else demo_app(what, theme)
+    draw_where_the_terminal_is()
     app.run(mouse=False)
     return app.return_code or 0
 

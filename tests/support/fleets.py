@@ -52,6 +52,7 @@ class ThreadReplica:
         self.loop: StepLoop | None = None
         self._load_gate = launcher.load_gate
         self._mute = False
+        self._ending = False
         self._asyncio = asyncio.get_running_loop()
         self._ended: asyncio.Future[int] = self._asyncio.create_future()
         self._dealer = Dealer(config.endpoint, identity(config.replica, config.incarnation))
@@ -106,14 +107,16 @@ class ThreadReplica:
         config, info = self.config, self.runner.info
         self.send(Started(replica=config.replica, incarnation=config.incarnation, pid=self.pid))
         self._load_gate.wait(DEADLINE_S)
+        if self._ending:
+            return 0
         if self.error is not None:
             text, code = self.error
             self.send(Failed(incarnation=config.incarnation, error=text))
             return code
-        limits = starting_limits(config.settings, info.kv_blocks)
+        limits = starting_limits(config.settings, info)
         pool = BlockPool(info.kv_blocks, info.block_size, prefix_cache=config.settings.prefix_cache)
         scheduler = Scheduler(pool, limits, info.context_length)
-        self.loop = make_loop(self.runner, scheduler, self, time.monotonic, config.incarnation)
+        loop = self.loop = make_loop(self.runner, scheduler, self, time.monotonic, config.incarnation)
         self.send(
             Ready(
                 incarnation=config.incarnation,
@@ -124,10 +127,12 @@ class ThreadReplica:
                 token_budget=limits.token_budget,
             )
         )
-        self.loop.run()
+        if not self._ending:  # else it was told between the two lines above
+            loop.run()
         return 0
 
     def _end(self) -> None:
+        self._ending = True
         if self.loop is not None:
             self.loop.stopping = True
         self._load_gate.set()
@@ -191,6 +196,15 @@ class Bench:
             last = await self.one_step(replica)
             if last.running + last.waiting == requests:
                 return
+
+    async def step_until(self, replica: str, condition: Callable[[], object]) -> None:
+        """Let a held replica step, one step at a time, until ``condition`` is true."""
+        for _ in range(50):
+            await self.one_step(replica)
+            await asyncio.sleep(0)
+            if condition():
+                return
+        raise AssertionError("not within 50 steps")
 
     async def one_step(self, replica: str) -> Step:
         """Let a held replica do one step."""

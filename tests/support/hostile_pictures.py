@@ -1,12 +1,12 @@
-"""The incident with hostile text in every field that somebody else fills: users, clients, the server, other consoles."""
+"""The incident with hostile text in every field that somebody else fills: users, clients, the server, other
+consoles."""
 
 import dataclasses
 
 import msgspec
+from infer_console.state.picture import Link, Picture, ReplicaPicture, StreamPicture
 from infer_engine.protocol import Alarm, Operation, RequestRow
 from support import pictures
-
-from infer_console.state.picture import Link, Picture, ReplicaPicture, StreamPicture
 
 STREAM = "7f3a91"
 

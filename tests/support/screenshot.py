@@ -1,6 +1,8 @@
-"""A running console's screen as SVG: ``PYTHONPATH=tests python -m support.screenshot FILE.svg incident 120x36 dark [key …]``.
+"""A running console's screen as SVG.
 
-Every run of text is placed at its own column, so what the picture shows is cell for cell what the terminal gets.
+``PYTHONPATH=tests python -m support.screenshot FILE.svg (incident|small|quiet|URL) 120x36 dark [KEY …]``;
+a key may also be ``wait:SECONDS``. Every run of text is placed at its own column, so what the picture shows
+is cell for cell what the terminal gets.
 """
 
 import asyncio
@@ -8,6 +10,8 @@ import html
 import sys
 from pathlib import Path
 
+from infer_console.collector import Collector
+from infer_console.connect import parse_url
 from infer_console.ui.app import ConsoleApp
 from infer_console.ui.screens.base import PaintedScreen
 from rich.color import Color
@@ -35,7 +39,8 @@ def strips_svg(strips: list[Strip], width: int, theme: TerminalTheme = MONOKAI) 
         if segment.style is not None and segment.style.bgcolor is not None:
             ground = _hex(segment.style.bgcolor, theme, foreground=False)
     made = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {tall:g}" font-family="{FONTS}" font-size="{SIZE:g}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {tall:g}" '
+        f'font-family="{FONTS}" font-size="{SIZE:g}">',
         f'<rect width="{wide:g}" height="{tall:g}" rx="6" fill="{ground}"/>',
     ]
     for y, strip in enumerate(strips):
@@ -71,22 +76,39 @@ def _run(text: str, style: Style, x: float, y: float, cells: int, theme: Termina
             length = len(word) * CELL
             made.append(
                 f'<text x="{x + position * CELL:.1f}" y="{y + 14:g}" textLength="{length:.1f}" '
-                f'lengthAdjust="spacingAndGlyphs" fill="{front}"{weight}{faint}{line}>{html.escape(word)}</text>'
+                f'lengthAdjust="spacingAndGlyphs" fill="{front}"{weight}{faint}{line}>'
+                f"{html.escape(word)}</text>"
             )
         position += len(word) + 1
     return made
 
 
-async def main(target: Path, what: str, size: str, theme: str, keys: list[str]) -> None:
+def app_of(what: str, theme: str) -> ConsoleApp:
+    """A prepared picture, or a server that is running."""
+    if "://" not in what:
+        return demo_app(what, theme)
+    collector = Collector(parse_url(what))
+    collector.start()
+    return ConsoleApp(collector, theme=theme)
+
+
+async def picture(what: str, size: str, theme: str, keys: list[str]) -> str:
     width, height = (int(part) for part in size.split("x"))
-    app = demo_app(what, theme)
+    app = app_of(what, theme)
     async with app.run_test(size=(width, height)) as pilot:
-        await pilot.pause()
+        await pilot.pause(0.5)
         for key in keys:
-            await pilot.press(key)
-        await pilot.pause(0.4)
-        target.write_text(screen_svg(app), encoding="utf-8")
+            if key.startswith("wait:"):
+                await asyncio.sleep(float(key.removeprefix("wait:")))
+            else:
+                await pilot.press(key)
+        await pilot.pause(0.5)
+        svg = screen_svg(app)
+    if isinstance(app.collector, Collector):
+        app.collector.stop()
+    return svg
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:]))
+    made = asyncio.run(picture(sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:]))
+    Path(sys.argv[1]).write_text(made, encoding="utf-8")

@@ -109,7 +109,11 @@ class Terminal:
 
     def lines(self) -> list[str]:
         with self._lock:
-            return list(self.screen.display)
+            # Not screen.display: it fails on half a wide character, which a terminal may well show.
+            return [
+                "".join(line[column].data for column in range(self.columns))
+                for line in (self.screen.buffer[row] for row in range(self.rows))
+            ]
 
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.lines())

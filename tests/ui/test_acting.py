@@ -121,7 +121,7 @@ async def test_headroom_by_arrows_and_digits_for_one_or_all() -> None:
         await driven.wait_for("12%")
         await driven.type("25")
         await driven.press("down", "down", "down", "right")
-        await driven.wait_for("the whole fleet")
+        await driven.wait_for("Headroom all replicas")
         await driven.press("enter")
         await driven.wait("the command", lambda: driven.collector.applied)
         command, target = driven.collector.applied[0]

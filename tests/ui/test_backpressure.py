@@ -5,8 +5,8 @@ import io
 from types import SimpleNamespace
 
 import pytest
-from infer_console.ui import app as app_module
 from infer_console.ui.backpressure import DEEP, is_behind, queued_writes
+from infer_console.ui.screens import base
 from support import pictures
 from support.pilot import drive
 from textual.drivers import _writer_thread, linux_driver
@@ -31,11 +31,11 @@ def test_without_a_writer_nothing_is_behind() -> None:
 
 async def test_frames_are_skipped_and_the_next_one_shows_all(monkeypatch: pytest.MonkeyPatch) -> None:
     async with drive(pictures.incident()) as driven:
-        monkeypatch.setattr(app_module, "is_behind", lambda app: True)
+        monkeypatch.setattr(base, "is_behind", lambda app: True)
         await driven.show(pictures.small())
         assert "RUN 186" in driven.text
         assert driven.app.look.skipped_frames > 0
-        monkeypatch.setattr(app_module, "is_behind", lambda app: False)
+        monkeypatch.setattr(base, "is_behind", lambda app: False)
         driven.app.frame()
         assert "RUN 9" in driven.text
 

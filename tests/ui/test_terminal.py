@@ -43,6 +43,17 @@ def test_it_is_drawn_and_quits(columns: int, rows: int) -> None:
         assert_terminal_is_as_before(terminal)
 
 
+def test_it_is_drawn_where_stdout_is_when_stderr_goes_to_a_file(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    shell = ["sh", "-c", f"exec {sys.executable} -m support.demo incident 2>{log}"]
+    with Terminal(shell, columns=120, rows=36, env={"PYTHONPATH": str(TESTS)}, cwd=TESTS) as terminal:
+        terminal.wait_for("RUN 186")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert_terminal_is_as_before(terminal)
+        assert log.read_bytes() == b""
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
     with console() as terminal:

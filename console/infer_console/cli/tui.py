@@ -58,12 +58,13 @@ def _watch(target: Target, arguments: Namespace) -> int:
 def _embed(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
     from infer_console.collector import Collector
-    from infer_console.embedded import EmbeddedEngine, EmbeddedError, fetch_model
+    from infer_console.embedded import EmbeddedEngine, EmbeddedError, default_settings, fetch_model
 
     _end_tidily()
     try:
-        fetch_model()
-        engine = EmbeddedEngine()
+        settings = default_settings()
+        fetch_model(settings["replica"]["model"])
+        engine = EmbeddedEngine(settings)
         engine.start()
     except EmbeddedError as error:
         complain(str(error))

@@ -1,8 +1,17 @@
 """Free text wrapped into rows of a pane, bounded in rows and in work."""
 
+from itertools import groupby
 from typing import NamedTuple
 
-from infer_console.terminal.safe_text import ELLIPSIS, SafeText, fit_text, join_text, safe, safe_clusters
+from infer_console.terminal.safe_text import (
+    ELLIPSIS,
+    Cluster,
+    SafeText,
+    fit_text,
+    join_text,
+    safe,
+    safe_clusters,
+)
 
 #: Characters of one text looked at, at most; the end of it counts, since it is what streams.
 MAX_CHARACTERS = 256 * 1024
@@ -23,7 +32,7 @@ PaneRow = tuple[Piece, ...]
 
 
 def wrap(text: str, width: int, max_rows: int = MAX_ROWS) -> list[PaneRow]:
-    """The last ``max_rows`` rows of ``text``, hard-wrapped at ``width`` cells between clusters.
+    """The last ``max_rows`` rows of ``text``, wrapped at ``width`` cells between words and clusters.
 
     Newlines break rows and tabs are four spaces. Works from the last line up, so the cost follows what is
     shown.
@@ -49,35 +58,49 @@ def _end_of(line: str, cells: int) -> str:
 
 
 def _wrap_line(line: str, width: int) -> list[PaneRow]:
+    """Rows of one line: broken after the last blank that fits, inside a word only where it is longer than
+    half a row."""
     if line.isascii() and line.isprintable():
-        starts = range(0, max(1, len(line)), width)
-        chunks = [safe(line[start : start + width]) for start in starts]
-        return [(Piece(chunk, len(chunk), False),) if chunk else () for chunk in chunks]
+        return [(Piece(chunk, len(chunk), False),) if chunk else () for chunk in _ascii_rows(line, width)]
+    clusters = [_fitted(cluster, width) for cluster in safe_clusters(line)]
     rows: list[PaneRow] = []
-    row: list[Piece] = []
-    run: list[SafeText] = []
-    run_cells, run_escaped, used = 0, False, 0
+    start = used = 0
+    blank: int | None = None  # the cluster after the last blank of this row
+    for at, cluster in enumerate(clusters):
+        if used + cluster.cells > width:
+            stop = blank if blank is not None and (blank - start) * 2 > at - start else at
+            rows.append(_row(clusters[start:stop]))
+            start, blank = stop, None
+            used = sum(each.cells for each in clusters[start:at])
+        used += cluster.cells
+        if cluster.text == " ":
+            blank = at + 1
+    return [*rows, _row(clusters[start:])]
 
-    def end_run() -> None:
-        nonlocal run, run_cells
-        if run:
-            row.append(Piece(join_text("", run), run_cells, run_escaped))
-            run, run_cells = [], 0
 
-    for cluster in safe_clusters(line):
-        text, cells, escaped = cluster
-        if cells > width:  # cut: an escaped form is ASCII, and a wide character has no half
-            text, cells, escaped = fit_text(text, width) if escaped else ELLIPSIS_TEXT, width, True
-        if used + cells > width:
-            end_run()
-            rows.append(tuple(row))
-            row, used = [], 0
-        if escaped != run_escaped:
-            end_run()
-            run_escaped = escaped
-        run.append(text)
-        run_cells += cells
-        used += cells
-    end_run()
-    rows.append(tuple(row))
-    return rows
+def _ascii_rows(line: str, width: int) -> list[SafeText]:
+    rows: list[SafeText] = []
+    start = 0
+    while len(line) - start > width:
+        blank = line.rfind(" ", start, start + width) + 1
+        stop = blank if (blank - start) * 2 > width else start + width
+        rows.append(safe(line[start:stop]))
+        start = stop
+    return [*rows, safe(line[start:])]
+
+
+def _fitted(cluster: Cluster, width: int) -> Cluster:
+    """A cluster wider than the pane is cut: an escaped form is ASCII, and a wide character has no half."""
+    if cluster.cells <= width:
+        return cluster
+    return Cluster(fit_text(cluster.text, width) if cluster.escaped else ELLIPSIS_TEXT, width, True)
+
+
+def _row(clusters: list[Cluster]) -> PaneRow:
+    """Neighbours of one kind put together."""
+    pieces: list[Piece] = []
+    for escaped, group in groupby(clusters, key=lambda cluster: cluster.escaped):
+        members = list(group)
+        text = join_text("", [cluster.text for cluster in members])
+        pieces.append(Piece(text, sum(cluster.cells for cluster in members), escaped))
+    return tuple(pieces)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import time
 import traceback
 from typing import TYPE_CHECKING
@@ -18,12 +17,12 @@ from infer_console.actions import registry
 from infer_console.state.picture import Picture
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
-from infer_console.ui.backpressure import is_behind
-from infer_console.ui.leaving import TerminalGuard
-from infer_console.ui.output import SegmentFilter
+from infer_console.ui.backpressure import queued_writes
+from infer_console.ui.leaving import EndingSignals, TerminalGuard
+from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
 from infer_console.ui.ports import CollectorPort
 from infer_console.ui.screens.action import ActionScreen
-from infer_console.ui.screens.base import ConsoleScreen, PaintedScreen
+from infer_console.ui.screens.base import ConsoleScreen, Interest, PaintedScreen
 from infer_console.ui.screens.fleet import FleetScreen
 from infer_console.ui.screens.overlay import FilterScreen, HelpScreen, QuestionScreen
 from infer_console.ui.screens.replica import ReplicaScreen
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 NOTICE_S = 4.0
 #: The clock and the age of the view go on by themselves.
 HEARTBEAT_S = 1.0
-#: Replicas whose rosters the Streams screen looks through.
-STREAM_REPLICAS = 8
 
 
 class Woken(Message):
@@ -78,6 +75,7 @@ class ConsoleApp(App[int]):
         self._embedded = embedded
         self._period_s = 1.0 / fps
         self._guard = guard
+        self._signals = EndingSignals()
         self._themes = load_themes()
         no_color = "NO_COLOR" in os.environ
         self._theme_name = theme or fitting_theme(self.console.color_system, no_color)
@@ -87,6 +85,7 @@ class ConsoleApp(App[int]):
         self._woken = False
         self._next_frame: Timer | None = None
         self._alarm = -1
+        self._interest: Interest | None = None
 
     # --- what the screens ask
 
@@ -115,18 +114,24 @@ class ConsoleApp(App[int]):
     # --- starting, frames, ending
 
     def on_mount(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.leave_now, 128 + number)
+        self._event_loop = asyncio.get_running_loop()
+        self._signals.install(self._signalled)
         self.push_screen("fleet")
         self.collector.on_picture(self._wake)
         self.set_interval(HEARTBEAT_S, self.frame)
 
     def on_unmount(self) -> None:
         self.collector.on_picture(None)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.remove_signal_handler(number)
+        self._signals.remove()
+
+    def _signalled(self, status: int) -> None:
+        """In a signal handler: the loop may be waiting for the terminal, so the clock starts here."""
+        self._guard_exit(status)
+        self._event_loop.call_soon_threadsafe(self.leave_now, status)
+
+    def _guard_exit(self, status: int) -> None:
+        if self._guard is not None:
+            self._guard.leave(status, lambda: queued_writes(self) > 0)
 
     def _wake(self) -> None:
         """On the collector's thread. Wake-ups coalesce: one message is under way at most."""
@@ -147,15 +152,9 @@ class ConsoleApp(App[int]):
         self.frame()
 
     def frame(self) -> None:
-        """Repaint what changed, unless the terminal is behind: then the next frame shows it all."""
+        """Repaint what changed. A timer may still come when the last screen has gone."""
         self._painted_s = time.monotonic()
-        if is_behind(self):
-            self.look.skipped_frames += 1
-            return
-        self.repaint()
-
-    def repaint(self) -> None:
-        screen = self.screen
+        screen = self.screen_stack[-1] if self.screen_stack else None
         if isinstance(screen, PaintedScreen):
             screen.paint()
 
@@ -180,8 +179,7 @@ class ConsoleApp(App[int]):
         self.push_screen(QuestionScreen(below, rows))
 
     def leave_now(self, status: int) -> None:
-        if self._guard is not None:
-            self._guard.leave(status)
+        self._guard_exit(status)
         self.exit(status, return_code=status)
 
     def _requests_of_others(self) -> int:
@@ -194,8 +192,7 @@ class ConsoleApp(App[int]):
 
     def _fatal_error(self) -> None:
         """Our own crash: a plain traceback, escaped, without the locals that Textual would print."""
-        if self._guard is not None:
-            self._guard.leave(1)
+        self._guard_exit(1)
         self._exit_renderables.append(Text(safe_multiline(traceback.format_exc(), 60)))
         self._close_messages_no_wait()
 
@@ -203,29 +200,19 @@ class ConsoleApp(App[int]):
 
     def go(self, screen: ScreenName) -> None:
         if screen == "replica" and self.look.replica is None:
-            ids = pane_ids(self.shown_picture, self.look, "fleet", "replicas")
-            self.look.replica = self.look.cursor("fleet", "replicas").id or (ids[0] if ids else None)
+            self.look.replica = self.look.cursor("fleet", "replicas").id
         if screen != "streams":
             self.look.zoomed = None
         if isinstance(self.screen, ConsoleScreen) and self.screen.name_in_look == screen:
-            self.screen_changed()
-            self.repaint()
+            self.frame()
         else:
             self.switch_screen(screen)
 
-    def screen_changed(self) -> None:
-        """Ask the collector for what is now looked at."""
-        screen = self.screen
-        if not isinstance(screen, ConsoleScreen):
-            return
-        match screen.name_in_look:
-            case "fleet":
-                self.collector.set_interest(())
-            case "replica":
-                self.collector.set_interest([self.look.replica] if self.look.replica else ())
-            case "streams":
-                known = list(self.collector.picture.replicas)
-                self.collector.set_interest(known[:STREAM_REPLICAS], ("roster",))
+    def look_at(self, interest: Interest) -> None:
+        """Ask the collector for what is looked at now, where that has changed."""
+        if interest != self._interest:
+            self._interest = interest
+            self.collector.set_interest(*interest)
 
     def watch_streams(self, requests: list[str]) -> None:
         self.collector.watch_streams(requests)
@@ -242,18 +229,17 @@ class ConsoleApp(App[int]):
             return
         if isinstance(self.screen, ConsoleScreen) and self.screen.name_in_look == "replica":
             self.look.replica = alarm.replica
-            self.screen_changed()
         else:
             ids = pane_ids(self.shown_picture, self.look, "fleet", "replicas")
             self.look.cursor("fleet", "replicas").select(ids, alarm.replica)
             self.look.focus["fleet"] = "replicas"
             self.go("fleet")
-        self.repaint()
+        self.frame()
 
     def toggle_pause(self) -> None:
         self.look.paused = not self.look.paused
         self._frozen = self.collector.picture if self.look.paused else None
-        self.repaint()
+        self.frame()
 
     def next_theme(self) -> None:
         names = list(self._themes)
@@ -266,7 +252,7 @@ class ConsoleApp(App[int]):
     def say(self, text: str) -> None:
         """A short notice in place of the key bar."""
         self._notice = (safe(text, 200), time.monotonic() + NOTICE_S)
-        self.repaint()
+        self.frame()
 
     def open_filter(self) -> None:
         if isinstance(self.screen, ConsoleScreen):
@@ -315,6 +301,7 @@ def run_app(collector: CollectorPort, *, embedded: object | None, read_only: boo
     """Show the console until the operator leaves; returns the exit status. ``embedded`` is the engine that
     this console started, if any: it ends with the console. Read-only is the collector's: it sends nothing
     then."""
+    draw_where_the_terminal_is()
     with TerminalGuard() as guard:
         app = ConsoleApp(collector, embedded=embedded is not None, fps=fps, guard=guard)
         app.run(mouse=False)

@@ -7,13 +7,16 @@ without waiting and the process ends.
 
 import contextlib
 import os
+import signal
 import sys
 import termios
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-LIMIT_S = 1.0
+#: A terminal that takes nothing holds the exit for this long; a machine that is merely slow for so long.
+LIMIT_S, SLOW_LIMIT_S = 1.0, 5.0
 #: Leave the alternate screen, show the cursor, wrap lines, no paste, focus, mouse or keyboard modes, plain
 #: colours.
 RESET = (
@@ -26,9 +29,9 @@ class TerminalGuard:
     """Use as a context manager around the app's run. ``leave`` starts the clock; the end of the block stops
     it."""
 
-    def __init__(self, limit_s: float = LIMIT_S) -> None:
-        self._limit_s = limit_s
-        self._timer: threading.Timer | None = None
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
         self._attributes: list[Any] | None = None
 
     def __enter__(self) -> Self:
@@ -39,17 +42,26 @@ class TerminalGuard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._over.set()
 
-    def leave(self, status: int) -> None:
-        """The program is on its way out: within the limit by itself, else by force with ``status``."""
-        if self._timer is None:
-            self._timer = threading.Timer(self._limit_s, self._force, (status,))
-            self._timer.daemon = True
-            self._timer.start()
+    def leave(self, status: int, stuck: Callable[[], bool]) -> None:
+        """The program is on its way out. It ends by force with ``status`` when it is still there after the
+        limit while the terminal is ``stuck``, or after the longer limit for whatever reason. Returns at
+        once; may be called from a signal handler."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._watch, args=(status, stuck), name="terminal-guard", daemon=True
+            )
+            self._thread.start()
 
-    def _force(self, status: int) -> None:
+    def _watch(self, status: int, stuck: Callable[[], bool]) -> None:
+        waited_s = LIMIT_S
+        if self._over.wait(LIMIT_S):
+            return
+        while not stuck() and waited_s < SLOW_LIMIT_S:
+            waited_s += 0.25
+            if self._over.wait(0.25):
+                return
         self.restore()
         os._exit(status)
 
@@ -59,10 +71,32 @@ class TerminalGuard:
             # A description of its own: the flag on the shared one would outlive us in the shell.
             terminal = os.open(os.ttyname(0), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
             try:
+                termios.tcflush(terminal, termios.TCOFLUSH)
                 os.write(terminal, RESET)
             finally:
                 os.close(terminal)
         if self._attributes is not None:
             with contextlib.suppress(termios.error, OSError, ValueError):
-                termios.tcflush(0, termios.TCOFLUSH)
                 termios.tcsetattr(0, termios.TCSANOW, self._attributes)
+
+
+class EndingSignals:
+    """SIGTERM and SIGHUP end the console; afterwards the handlers are what they were.
+
+    Plain handlers rather than the event loop's: they run even while the loop waits for a stalled terminal.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+
+    def install(self, end: Callable[[int], None]) -> None:
+        """``end`` gets the exit status 128 + signal. Only the main thread can have handlers; elsewhere
+        nothing happens."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                self._before[number] = signal.signal(number, lambda number, _frame: end(128 + number))
+
+    def remove(self) -> None:
+        while self._before:
+            number, handler = self._before.popitem()
+            signal.signal(number, handler)

@@ -1,4 +1,7 @@
-"""The last filter before the terminal, as a Textual line filter: it sees every segment of every widget."""
+"""Where the console draws, and the last filter before it: a Textual line filter that sees every segment of
+every widget."""
+
+import sys
 
 from rich.segment import Segment
 from textual.color import Color
@@ -27,3 +30,9 @@ class SegmentFilter(LineFilter):
                 segment if shown is text and style is segment.style else Segment(shown, style, control)
             )
         return cleaned
+
+
+def draw_where_the_terminal_is() -> None:
+    """Textual draws on stderr. Where that goes to a file, the terminal is what stdout is."""
+    if sys.__stderr__ is None or not sys.__stderr__.isatty():
+        sys.__stderr__ = sys.__stdout__

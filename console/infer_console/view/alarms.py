@@ -3,7 +3,7 @@
 from infer_engine.protocol import Alarm
 
 from infer_console.state.picture import Picture
-from infer_console.terminal.safe_text import safe
+from infer_console.terminal.safe_text import safe, safe_identifier
 from infer_console.view.format import age
 from infer_console.view.row import Line, Role, Row, Shown
 
@@ -34,6 +34,8 @@ def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = 
     for number, alarm in enumerate(shown, 1):
         sign, role = alarm_sign(alarm)
         line = Line(width).put(" ").put(sign, role).put(safe(f" {number} "), role)
+        if alarm.replica is not None and not alarm.text.startswith(alarm.replica):
+            line.put(safe_identifier(alarm.replica), "strong").put(": ")
         since = safe(f" {age(alarm.since_s)} ") if alarm.since_s is not None else safe(" ")
         tail = safe(f"→ {alarm.action} ", 48) if alarm.action else safe("")
         line.put(safe(alarm.text, max(0, line.left - len(since) - len(tail) - 1)), "text").put(since, "dim")

@@ -78,7 +78,10 @@ def _top(dialog: Dialog, outer: int) -> Row:
     form = dialog.form
     line = Line(outer, "dialog").put("┌─ ", "rule").put(safe(form.action.title), "strong").put(" ")
     target = form.current_target
-    line.put(safe_identifier(target) if target else "the whole fleet", "accent").put(" ")
+    if target is not None:
+        line.put(safe_identifier(target), "accent").put(" ")
+    elif form.target is not None:
+        line.put("all replicas", "accent").put(" ")
     danger, role = _DANGERS["destructive" if form.destructive() else form.action.danger]
     line.to(outer - len(danger) - 2, "─", "rule").put(danger, role).put("─┐", "rule")
     return line.row()
@@ -204,8 +207,8 @@ def _foot(dialog: Dialog, picture: Picture, inner: int, now: float) -> list[Row]
             operation = _operation(dialog, picture)
             if operation is not None:
                 rows.append(with_tone(operation_row(operation, inner, now), "dialog"))
-            closes = Line(inner, "dialog").put("enter", "key").put(" or ", "dim").put("esc", "key")
-            return [*rows, _blank(inner), closes.put(" closes; it goes on by itself", "dim").row()]
+            closes = Line(inner, "dialog").put("any key closes; it goes on by itself", "dim").row()
+            return [*rows, _blank(inner), closes]
 
 
 def _outcome_rows(dialog: Dialog, inner: int, bullet: Shown, role: Role) -> list[Row]:

@@ -100,10 +100,18 @@ def _other(event: Event) -> list[SafeText]:
     return parts
 
 
+def _operation(event: Event) -> list[SafeText]:
+    """The message says what the reason says."""
+    said = safe(event.reason or "") if not event.message else safe("")
+    parts = [safe_identifier(event.operation) if event.operation is not None else safe(""), said]
+    return [*parts, safe(f"by {event.actor}", 24)] if event.actor is not None else parts
+
+
 _DETAILS: dict[str, Callable[[Event], list[SafeText]]] = {
     "admit": _admit,
     "finish": _finish,
     "preempt": _preempt,
+    "operation": _operation,
 }
 
 

@@ -67,8 +67,7 @@ def operation_row(operation: Operation, width: int, now: float) -> Row:
 def _explanation(operation: Operation) -> SafeText:
     parts = [safe(operation.message)] if operation.message else []
     if operation.blocked_by and operation.phase in ("pending", "running"):
-        shown = [safe_identifier(one) for one in operation.blocked_by[:3]]
-        more = len(operation.blocked_by) - len(shown)
-        names = join_text(" ", shown)
-        parts.append(safe(f"waits for {names}{f' and {more} more' if more > 0 else ''}"))
+        more = len(operation.blocked_by) - 1
+        first = safe(operation.blocked_by[0], 40)
+        parts.append(safe(f"waits for {first}{f' and {more} more' if more > 0 else ''}"))
     return join_text("; ", parts)

@@ -28,9 +28,13 @@ def _pool_numbers(replica: ReplicaPicture, width: int) -> Row:
     line.put(" (reclaimable)" if wide and kv.cached else "", "dim")
     line.put("  free ", "dim").put(count(kv.free)).put("  of ", "dim").put(count(kv.total)).put(" blk", "dim")
     if kv.batch_limit is not None:
-        line.put(safe(f"  {BATCH_MARK} "), "mark").put("batch ≤ ", "dim").put(count(kv.batch_limit))
+        line.put(safe(f"  {BATCH_MARK} "), "mark").put("batch ≤ " if wide else "≤ ", "dim").put(
+            count(kv.batch_limit)
+        )
     if kv.admit_limit is not None:
-        line.put(safe(f"  {ADMIT_MARK} "), "mark").put("admit ≤ ", "dim").put(count(kv.admit_limit))
+        line.put(safe(f"  {ADMIT_MARK} "), "mark").put("admit ≤ " if wide else "≤ ", "dim").put(
+            count(kv.admit_limit)
+        )
         if wide and kv.total:
             line.put("  headroom ", "dim").put(safe(f"{percent(1 - kv.admit_limit / kv.total)}%"))
     if wide and kv.total and kv.bytes_per_token and kv.block_size:
@@ -79,7 +83,7 @@ def why_row(replica: ReplicaPicture, width: int) -> Row:
     _head_reason(line, head)
     behind = [row for row in waiting if row.waiting_reason == "behind"]
     if behind:
-        line.put(safe(f"; {count(len(behind))} wait behind it"))
+        line.put(safe(f"; {count(len(behind))} behind it"))
         would = sum(1 for row in behind if fits_now(row))
         if would:
             line.put(safe(f", {count(would)} would fit now"), "warn")

@@ -90,7 +90,9 @@ def _step_cell(item: Item) -> Cell:
     if status.health == "stalled" and status.step_age_s is not None:
         return Cell(safe(f"-{age(status.step_age_s)}"), "crit")
     duration_s = status.step.duration_s if status.step is not None else None
-    return _number(UNKNOWN if duration_s is None else safe(f"{milliseconds(duration_s)}ms"))
+    if duration_s is not None and duration_s < 0.9995:
+        return Cell(safe(f"{milliseconds(duration_s)}ms"))
+    return _number(age(duration_s))
 
 
 def _waiting_cell(item: Item) -> Cell:

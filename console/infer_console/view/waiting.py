@@ -114,7 +114,9 @@ def waiting_section(picture: Picture, width: int, height: int) -> list[Row]:
 def _reason_rows(picture: Picture, width: int, height: int) -> list[Row]:
     parts = reasons(picture.totals)
     if not parts:
-        return [Line(width).put(" nobody waits", "dim").row()]
+        waits = picture.totals is not None and picture.totals.waiting
+        text = " no reason is known yet; the next step names one" if waits else " nobody waits"
+        return [Line(width).put(text, "dim").row()]
     most = max(number for _, number in parts)
     rows: list[Row] = []
     shown = parts if len(parts) <= height else parts[: max(0, height - 1)]

@@ -85,7 +85,7 @@ class Draining:
         """Drained is what a replica says after its admission was closed: nothing runs, nothing waits, no
         block held."""
         observation = handle.observation
-        if handle.state != "draining" or handle.awaits_withdrawn or observation is None:
+        if handle.state != "draining" or observation is None:
             return
         empty = not observation.rows and observation.kv_used == 0 and not self.ledger.on(handle.id)
         if empty and not observation.admission_open:
@@ -117,7 +117,7 @@ class Draining:
                 if request.state == "running"
             ],
             waiting=len(waiting),
-            waiting_blocks=sum(-(-(len(each.generation.spec.prompt) + 1) // block_size) for each in waiting),
+            waiting_blocks=sum(request.needs_blocks(block_size) for request in waiting),
             tokens_per_s=self.measures.of[handle.id].token_rate.per_s(self.ledger.clock()),
             other_ready=[each.id for each in others],
             others_kv_used=others_used,

@@ -8,7 +8,6 @@ return.
 import asyncio
 import logging
 import secrets
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,11 +24,13 @@ from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
 from infer_engine.fleet.inbox import Inbox, StateChanges
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.lifecycle import Launch, Lifecycle, set_state
+from infer_engine.fleet.loads import Loads
 from infer_engine.fleet.losses import settle_losses
 from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.observers import Observer, Observers
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.refusals import stopping
+from infer_engine.fleet.run_dir import RunDir
 from infer_engine.fleet.tracked import Intent, Tracked
 from infer_engine.fleet.views import Views
 from infer_engine.protocol import (
@@ -75,13 +76,13 @@ class Fleet:
         ids = [f"r{number}" for number in range(settings.replicas)]
         self.measures = Measures(ids, clock())
         self._clock = clock
-        self._own_run_dir = run_dir is None
-        # Short, since the path of a socket may be; made when the fleet starts.
-        self.run_dir = run_dir or Path("/tmp") / f"infer-{self.epoch}"
+        self._run_dir = RunDir(run_dir, self.epoch)
+        self.run_dir = self._run_dir.path
         self._link = ServerLink(self.run_dir, self._receive, self._after_batch)
         self._handles = {replica: ReplicaHandle(replica, self._link.send) for replica in ids}
         self._ledger = Ledger(self.feed, clock)
-        self._placer = Placer(self._ledger, self._handles, settings.replica.max_waiting)
+        loads = Loads(self._ledger, settings.replica.max_waiting)
+        self._placer = Placer(self._ledger, self._handles, loads, most_held=settings.replica.max_waiting)
         self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
         self._observers = Observers(self._handles)
         self._views = Views(settings, self._handles, self._ledger, self._placer, self.measures)
@@ -115,7 +116,7 @@ class Fleet:
     async def start(self) -> None:
         """Start the replicas; returns at once, before they have loaded. OSError when the run directory cannot
         be made."""
-        self.run_dir.mkdir(mode=0o700, parents=not self._own_run_dir, exist_ok=not self._own_run_dir)
+        self._run_dir.open()
         self._link.open()
         self._ledger.on_finish(self._measure_end)
         for replica, lifecycle in self._lifecycles.items():
@@ -142,8 +143,7 @@ class Fleet:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         self._link.close()
-        if self._own_run_dir:
-            shutil.rmtree(self.run_dir, ignore_errors=True)
+        self._run_dir.close()
 
     async def _until_idle(self, within_s: float) -> None:
         """Wait until no request is live; each ends on its own, so there is nothing else to wait on."""

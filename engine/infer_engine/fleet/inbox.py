@@ -71,6 +71,13 @@ class Inbox:
             self.dismiss(sender, Stop())
             return
         handle.hear(message, self.ledger.clock(), self.ledger.feed.wall())
+        self.placer.loads.changed(handle.id)
+        try:
+            self._take(handle, message)
+        finally:
+            self.placer.loads.changed(handle.id)
+
+    def _take(self, handle: ReplicaHandle, message: FromReplica) -> None:
         match message:
             case StepReport():
                 self._step_report(handle, message)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from infer_engine.fleet.endings import end_as_intended
 from infer_engine.fleet.generation import Generation, Refusal
 from infer_engine.fleet.ledger import Ledger
+from infer_engine.fleet.loads import Loads
 from infer_engine.fleet.refusals import check_fits, held_full, no_replica, queue_full
-from infer_engine.fleet.router import Load, choose
+from infer_engine.fleet.router import choose
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import WaitingReason
 from infer_engine.replica.handle import ReplicaHandle
@@ -28,8 +29,9 @@ class Placer:
 
     ledger: Ledger
     handles: Mapping[str, ReplicaHandle]
-    #: Most requests in one replica's queue, and in the held line.
-    most_waiting: int
+    loads: Loads
+    #: Most requests in the held line.
+    most_held: int
     held: list[Tracked] = field(default_factory=list[Tracked])
     _turn: int = 0
 
@@ -43,13 +45,13 @@ class Placer:
         because = self._why_held() if not admitting else None
         if not admitting and because is None:
             raise no_replica()
-        if because is not None and len(self.held) >= self.most_waiting:
-            raise held_full(len(self.held), self.most_waiting, draining=because == "draining")
+        if because is not None and len(self.held) >= self.most_held:
+            raise held_full(len(self.held), self.most_held, draining=because == "draining")
         request = self.ledger.enter(generation)
         if admitting and (self.held or not self._place(request)):
             self.ledger.forget(request)
-            waiting = sum(self._load(handle).waiting for handle in admitting)
-            raise queue_full(waiting, self.most_waiting * len(admitting))
+            waiting = sum(self.loads.of(handle).waiting for handle in admitting)
+            raise queue_full(waiting, self.loads.most_waiting * len(admitting))
         if because is not None:
             request.held_because = because
             self.held.append(request)
@@ -59,6 +61,8 @@ class Placer:
         kept: the replica's id, or None when it is held (or no replica will ever come, and so it ended)."""
         if request.state == "running":
             request.waiting_since_s = self.ledger.clock()
+        if request.generation.replica is not None:
+            self.loads.changed(request.generation.replica)
         self.ledger.displace(request)
         request.held_because = "slots" if self._admitting() else self._why_held()
         insort(self.held, request, key=lambda each: each.generation.arrived_s)
@@ -137,38 +141,19 @@ class Placer:
         candidates = {handle.id: handle for handle in self._admitting()}
         while candidates:
             self._turn += 1
-            chosen = choose([self._load(handle) for handle in candidates.values()], self._turn)
+            chosen = choose([self.loads.of(handle) for handle in candidates.values()], self._turn)
             if chosen is None:
                 return False
             if candidates[chosen].submit(_submit_message(request, self.ledger.clock())):
                 self.ledger.place(request, chosen)
                 handle = candidates[chosen]
+                self.loads.placed(handle, request)
                 if handle.work_since_s is None:
                     handle.work_since_s = self.ledger.clock()
                 return True
             log.warning("replica %s cannot be reached; placing %s elsewhere", chosen, request.id)
             del candidates[chosen]
         return False
-
-    def _load(self, handle: ReplicaHandle) -> Load:
-        requests = self.ledger.on(handle.id)
-        ready = handle.ready
-        if ready is None:
-            raise RuntimeError(f"replica {handle.id} is asked for its load before it is ready")
-        waiting = [request for request in requests if request.state == "waiting"]
-        block_size = ready.info.block_size
-        promised = sum(-(-(len(each.generation.spec.prompt) + 1) // block_size) for each in waiting)
-        return Load(
-            replica=handle.id,
-            running=len(requests) - len(waiting),
-            waiting=len(waiting),
-            slots=handle.limits["max_running"],
-            queued_prefill_tokens=sum(request.queued_prefill_tokens() for request in requests),
-            token_budget=handle.limits["token_budget"],
-            kv_taken_blocks=(handle.kv_used or 0) + promised,
-            kv_total_blocks=ready.info.kv_blocks,
-            most_waiting=self.most_waiting,
-        )
 
 
 def _submit_message(request: Tracked, now_s: float) -> Submit:

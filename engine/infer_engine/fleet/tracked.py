@@ -51,6 +51,10 @@ class Tracked:
         self.held_because = None
         self.emitted_before = len(self.generation.emitted)
 
+    def needs_blocks(self, block_size: int) -> int:
+        """Blocks that its admission takes: all tokens known so far and the next one."""
+        return -(-(len(self.generation.spec.prompt) + len(self.generation.emitted) + 1) // block_size)
+
     def queued_prefill_tokens(self) -> int:
         """Tokens whose KV has yet to be computed before it emits its next one."""
         if self.is_prefilled:

@@ -126,6 +126,8 @@ class ReplicaHandle:
             case LimitsSet():
                 self.limits = message.new or self.limits
                 call = self._calls.pop(message.call, None)
+                if call is None and message.error is not None:
+                    log.warning("replica %s refused limits: %s", self.id, message.error)
                 if call is not None and not call.done():
                     call.set_result(message)
             case _:
@@ -133,7 +135,7 @@ class ReplicaHandle:
 
     @property
     def admits(self) -> bool:
-        return self.state == "ready" and self.ready is not None and not self.cordoned
+        return self.state == "ready"
 
     @property
     def kv_used(self) -> int | None:

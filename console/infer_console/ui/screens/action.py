@@ -74,11 +74,8 @@ class ActionScreen(OverlayScreen):
     # --- keys
 
     def pressed(self, event: events.Key) -> None:
-        if event.key == "escape":
+        if event.key == "escape" or self.dialog.phase == "applied":
             self.close()
-        elif self.dialog.phase == "applied":
-            if event.key == "enter":
-                self.close()
         elif self.dialog.phase in ("edit", "failed"):
             self._edited(event)
 

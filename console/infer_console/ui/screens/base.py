@@ -1,12 +1,13 @@
 """What the screens share: a canvas, the keys of the key table, and repainting."""
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from infer_console.state.picture import Picture
+from infer_console.ui.backpressure import is_behind
 from infer_console.ui.widgets.canvas import Canvas
 from infer_console.view.keys import keys_of
 from infer_console.view.look import PANES, Cursor, Pane, ScreenName, Size
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from infer_console.ui.app import ConsoleApp
 
 PAGE = 10
+
+
+class Interest(NamedTuple):
+    """Replicas of which details are wanted, and which."""
+
+    replicas: tuple[str, ...]
+    detail: tuple[str, ...]
 
 
 def bindings_of(screen: ScreenName) -> list[BindingType]:
@@ -52,8 +60,12 @@ class PaintedScreen(Screen[None]):
 
     def paint(self) -> int:
         """Bring the canvas up to date; returns how many rows changed. A screen that is still being put
-        together is painted when it is mounted."""
+        together is painted when it is mounted, and where the terminal is behind the next frame shows it
+        all."""
         if self._canvas is None:
+            return 0
+        if is_behind(self.app):
+            self.console.look.skipped_frames += 1
             return 0
         size = Size(max(1, self.app.size.width), max(1, self.app.size.height))
         return self._canvas.show(self.draw(self.console.shown_picture, size, self.console.now()))
@@ -74,9 +86,14 @@ class ConsoleScreen(PaintedScreen):
 
     name_in_look: ClassVar[ScreenName] = "fleet"
 
-    def on_screen_resume(self) -> None:
-        super().on_screen_resume()
-        self.console.screen_changed()
+    def interest(self, picture: Picture) -> Interest:
+        """What this screen shows beyond the fleet's summary."""
+        return Interest((), ())
+
+    def paint(self) -> int:
+        if self.is_current:
+            self.console.look_at(self.interest(self.console.shown_picture))
+        return super().paint()
 
     # --- cursors
 

@@ -1,8 +1,9 @@
 """One replica: its batch, its queue, its blocks."""
 
 from infer_console.state.picture import Picture
-from infer_console.ui.screens.base import ConsoleScreen, bindings_of
+from infer_console.ui.screens.base import ConsoleScreen, Interest, bindings_of
 from infer_console.view.look import LENSES, ROSTER_SORTS, Size
+from infer_console.view.order import pane_ids
 from infer_console.view.row import Row
 from infer_console.view.screens import replica_screen
 
@@ -10,6 +11,12 @@ from infer_console.view.screens import replica_screen
 class ReplicaScreen(ConsoleScreen):
     name_in_look = "replica"
     BINDINGS = bindings_of("replica")
+
+    def interest(self, picture: Picture) -> Interest:
+        look = self.console.look
+        if look.replica is None:  # opened before any replica was known
+            look.replica = next(iter(pane_ids(picture, look, "fleet", "replicas")), None)
+        return Interest((look.replica,) if look.replica else (), ("roster", "blocks"))
 
     def draw(self, picture: Picture, size: Size, now: float) -> list[Row]:
         return replica_screen(picture, self.console.look, size, now, self.console.notice)

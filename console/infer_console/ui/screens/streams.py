@@ -1,7 +1,7 @@
 """Tokens as they are generated."""
 
 from infer_console.state.picture import Picture
-from infer_console.ui.screens.base import ConsoleScreen, bindings_of
+from infer_console.ui.screens.base import ConsoleScreen, Interest, bindings_of
 from infer_console.view.look import Pane, Size
 from infer_console.view.row import Row
 from infer_console.view.screens import streams_screen
@@ -9,6 +9,8 @@ from infer_console.view.streams import StreamSlots, capacity
 
 #: Panels shown when nobody picked any.
 USUAL_PANELS = 6
+#: Replicas whose rosters are looked through.
+MAX_REPLICAS = 8
 
 
 class StreamsScreen(ConsoleScreen):
@@ -19,6 +21,9 @@ class StreamsScreen(ConsoleScreen):
         super().__init__()
         self._slots = StreamSlots()
         self._shown: list[str] = []
+
+    def interest(self, picture: Picture) -> Interest:
+        return Interest(tuple(picture.replicas)[:MAX_REPLICAS], ("roster",))
 
     def draw(self, picture: Picture, size: Size, now: float) -> list[Row]:
         look = self.console.look
