@@ -155,48 +155,51 @@ MUTANTS = [
     ),
     Mutant("wrong reason", "admission", 'self._gate = "kv"', 'self._gate = "slots"'),
     Mutant(
-        "refund of a planned victim forgotten", "scheduler", "refund += chunk.count", "pass", refund_planned
+        "refund of a planned victim forgotten",
+        "batch_plan",
+        "self.spare += chunk.count",
+        "pass",
+        refund_planned,
     ),
     Mutant(
         "refund of a set-aside token forgotten",
-        "scheduler",
-        "refund += 1  # set",
+        "batch_plan",
+        "self.spare += 1  # set",
         "pass  # set",
         refund_set_aside,
     ),
     Mutant(
-        "the victim stays in the plan", "scheduler", "chunks.pop(victim.id, None)", "chunks.get(victim.id)"
+        "the victim stays in the plan",
+        "batch_plan",
+        "self.chunks.pop(victim.id, None)",
+        "self.chunks.get(victim.id)",
     ),
     Mutant(
         "decodes not set aside",
-        "scheduler",
-        "self.limits.token_budget - decoding",
-        "self.limits.token_budget",
+        "batch_plan",
+        "self.spare -= sum(not request.is_prefilling for request in running)",
+        "pass",
     ),
     Mutant("admit after a preemption", "scheduler", "if len(plan.preempted) > plan.yielded:", "if False:"),
-    Mutant("preempt the most important", "scheduler", "return max(\n", "return min(\n"),
+    Mutant("preempt the most important", "batch", "return max(\n", "return min(\n"),
     Mutant(
         "of equals the earlier",
-        "scheduler",
+        "batch",
         "reversed(requests),",
         "requests,",
         ties,
     ),
-    Mutant("priority upside down", "scheduler", "-request.priority", "request.priority"),
-    Mutant("preempted to the back", "scheduler", "push_first(victim)", "push(victim)"),
-    Mutant(
-        "KV kept after preemption", "scheduler", "victim.computed_tokens = victim.cached_tokens = 0", "pass"
-    ),
-    Mutant("blocks kept after preemption", "scheduler", "victim.block_table = []", "pass"),
+    Mutant("priority upside down", "batch", "-request.priority", "request.priority"),
+    Mutant("preempted to the back", "batch", "push_first(victim)", "push(victim)"),
+    Mutant("KV kept after preemption", "batch", "victim.computed_tokens = victim.cached_tokens = 0", "pass"),
+    Mutant("blocks kept after preemption", "batch", "victim.block_table = []", "pass"),
     Mutant(
         "sole sequence preempts itself",
-        "scheduler",
+        "batch_plan",
         "if not candidates:",
         "if False:",
     ),
-    Mutant(
-        "blocks kept at the end", "scheduler", "freed = self.pool.release(request.block_table)", "freed = 0"
-    ),
+    Mutant("blocks kept at the end", "batch", "return self.pool.release(request.block_table)", "return 0"),
     Mutant(
         "one token too many",
         "scheduler",
@@ -207,12 +210,12 @@ MUTANTS = [
     Mutant(
         "commit to the aborted",
         "scheduler",
-        "self.running.get(request.id) is not request",
+        "running.get(request.id) is not request",
         "False",
         abort_in_flight,
     ),
     Mutant("duplicates taken", "scheduler", "if request.id in self._live:", "if False:"),
-    Mutant("queue without bound", "scheduler", "len(self.waiting) >= self.limits.max_waiting", "False"),
+    Mutant("queue without bound", "refusal", "len(waiting) >= limits.max_waiting", "False"),
     Mutant(
         "closing forgets to let go",
         "scheduler",
@@ -266,13 +269,13 @@ MUTANTS = [
         rehits_apart,
     ),
     # Copy-on-write
-    Mutant("write where others read", "scheduler", "or self._must_copy(request)", ""),
+    Mutant("write where others read", "batch_plan", "or batch.must_copy(request)", ""),
     Mutant("write to what is shared", "blocks", "self.ref_counts[block] == 1 and block", "block", many_forks),
     Mutant("write to what can be found", "blocks", "== 1 and block not in self.index", "== 1", orphan_fork),
-    Mutant("copied and still held", "scheduler", "self.pool.release([shared])", "pass"),
-    Mutant("replaced and not copied", "scheduler", "plan.copies.append((shared, block))", "pass"),
-    Mutant("copied the wrong way", "scheduler", "append((shared, block))", "append((block, shared))"),
-    Mutant("a victim's copy stays", "scheduler", "if copy[1] not in lost", "if True", copy_of_a_victim),
+    Mutant("copied and still held", "batch", "self.pool.release([shared])", "pass"),
+    Mutant("replaced and not copied", "batch", "plan.copies.append((shared, block))", "pass"),
+    Mutant("copied the wrong way", "batch", "append((shared, block))", "append((block, shared))"),
+    Mutant("a victim's copy stays", "batch", "if copy[1] not in lost", "if True", copy_of_a_victim),
     Mutant("part of a block not copied", "scheduler", "plan.copies += round_.copies", "pass"),
     Mutant(
         "part of a block one token too long",
@@ -335,7 +338,7 @@ MUTANTS = [
     Mutant(
         "moved in what is there already", "swap", "table[first:], strict", "table, strict", cached_not_moved
     ),
-    Mutant("moved out and not told", "scheduler", "plan.swap_out += ", "_ = "),
+    Mutant("moved out and not told", "batch", "plan.swap_out += ", "_ = "),
     Mutant("moved in and not told", "scheduler", "plan.swap_in += round_.swap_in", "pass"),
     Mutant(
         "moved out a token too few",
@@ -346,7 +349,7 @@ MUTANTS = [
     ),
     Mutant(
         "moved out before its copy",
-        "scheduler",
+        "batch",
         "swap = len(copies) == len(plan.copies)",
         "swap = True",
         swapped_before_copy,
@@ -357,21 +360,21 @@ MUTANTS = [
         "request.indexed_blocks = blocks",
         "request.indexed_blocks = 10**6",
     ),
-    Mutant("queue without bound in tokens", "scheduler", "tokens > self.limits.max_waiting_tokens", "False"),
+    Mutant("queue without bound in tokens", "refusal", "tokens > limits.max_waiting_tokens", "False"),
     Mutant("tokens of who left the queue", "queues", "self.tokens -= request.total_tokens", "pass"),
     # Tiers
-    Mutant("batch never yields", "scheduler", "            plan.yielded += 1\n", "", yields_and_admits),
+    Mutant("batch never yields", "batch_plan", "            left += 1\n", "", yields_and_admits),
     Mutant(
         "batch yields in vain",
-        "scheduler",
-        "if not batch or not self",
-        "if not batch or False and not self",
+        "batch_plan",
+        "if not batch or not admission",
+        "if not batch or False and not admission",
         yields_in_vain,
     ),
     Mutant(
         "all of batch yields",
-        "scheduler",
-        "while not self.admission.fits(head, self.limits, len(self.running)):",
+        "batch_plan",
+        "while not admission.fits(head, limits, len(running)):",
         "for _ in batch:",
         yields_and_admits,
     ),
@@ -384,7 +387,7 @@ MUTANTS = [
     ),
     Mutant(
         "preempt who cannot come back",
-        "scheduler",
+        "batch",
         "if self.pool.blocks_for(request.total_tokens + 1) <= self.pool.total",
         "",
         cannot_come_back,
@@ -399,7 +402,7 @@ MUTANTS = [
     ),
     Mutant(
         "the aged are preempted as batch",
-        "scheduler",
+        "batch",
         'request.lane == "batch", -request',
         'request.tier == "batch", -request',
     ),

@@ -25,6 +25,8 @@ MODULES = (
     "counters",
     "refusal",
     "admission",
+    "batch",
+    "batch_plan",
     "scheduler",
     "invariants",
     "observe",

@@ -75,3 +75,10 @@ class Plan:
     #: Tokens looked up in the prefix cache by those admitted for the first time, and how many were found.
     prefix_queries_tokens: int = 0
     prefix_hit_tokens: int = 0
+
+    def add(self, chunk: Chunk) -> None:
+        self.chunks.append(chunk)
+        if chunk.request.is_prefilling:
+            self.prefill_tokens += chunk.count
+        else:
+            self.decode_tokens += chunk.count

@@ -4,6 +4,8 @@ client."""
 from typing import ClassVar
 
 from infer_engine.core.blocks import BlockPool
+from infer_engine.core.limits import Limits
+from infer_engine.core.queues import WaitingQueue
 from infer_engine.core.request import Request
 
 
@@ -72,4 +74,24 @@ def check_fits(request: Request, pool: BlockPool, context_length: int) -> None:
             f"{prompt + done} tokens and the next one need {needed} KV blocks, the pool has {pool.total}",
             needed_blocks=needed,
             total_blocks=pool.total,
+        )
+
+
+def check_queue(request: Request, waiting: WaitingQueue, limits: Limits) -> None:
+    """Raise QueueFull, with the numbers, where the queue has no place for one more or for its tokens."""
+    if len(waiting) >= limits.max_waiting:
+        raise QueueFull(
+            f"{len(waiting)} requests wait, {limits.max_waiting} may",
+            waiting=len(waiting),
+            max_waiting=limits.max_waiting,
+        )
+    tokens = waiting.tokens + request.total_tokens
+    # An empty queue takes any request: one longer than the bound would never be taken otherwise.
+    if len(waiting) and tokens > limits.max_waiting_tokens:
+        raise QueueFull(
+            f"{waiting.tokens} tokens wait, with this request's {request.total_tokens} it would be "
+            f"{tokens}, {limits.max_waiting_tokens} may",
+            waiting_tokens=waiting.tokens,
+            request_tokens=request.total_tokens,
+            max_waiting_tokens=limits.max_waiting_tokens,
         )

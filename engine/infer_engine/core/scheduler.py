@@ -5,17 +5,19 @@
 """
 
 from infer_engine.core.admission import AdmissionControl
+from infer_engine.core.batch import Batch
+from infer_engine.core.batch_plan import BatchPlan
 from infer_engine.core.blocks import BlockPool
 from infer_engine.core.counters import Counters
 from infer_engine.core.limits import Limits
-from infer_engine.core.plan import Admission, Chunk, Finish, Plan, Preemption
+from infer_engine.core.plan import Admission, Chunk, Finish, Plan
 from infer_engine.core.queues import TIERS, WaitingQueue
 from infer_engine.core.refusal import (
     AdmissionClosed,
     DuplicateId,
-    QueueFull,
     Refusal,
     check_fits,
+    check_queue,
 )
 from infer_engine.core.request import Request
 from infer_engine.core.swap import HostPool
@@ -38,12 +40,11 @@ class Scheduler:
         self.limits = limits.checked(pool.total)
         self.context_length = context_length
         self.waiting = WaitingQueue()
-        #: The batch in its order, by id.
-        self.running: dict[str, Request] = {}
         self.admission = AdmissionControl(pool, self.waiting, self.host)
         self.admission_open = True
-        self._forked: list[Admission] = []
         self.counters = Counters()
+        self._batch = Batch(pool, self.host, self.waiting, self.counters)
+        self._forked: list[Admission] = []
         #: When the last step was committed.
         self.last_step_s: float | None = None
         self._live: dict[str, Request] = {}
@@ -52,6 +53,11 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         return bool(self._live)
+
+    @property
+    def running(self) -> dict[str, Request]:
+        """The batch in its order, by id. Read only for others."""
+        return self._batch.running
 
     def get(self, request_id: str) -> Request | None:
         """A waiting or running request."""
@@ -80,22 +86,7 @@ class Scheduler:
             raise DuplicateId(f"a request {request.id} is {self._live[request.id].state}")
         if not self.admission_open:
             raise AdmissionClosed("admission is closed: the replica drains")
-        if len(self.waiting) >= self.limits.max_waiting:
-            raise QueueFull(
-                f"{len(self.waiting)} requests wait, {self.limits.max_waiting} may",
-                waiting=len(self.waiting),
-                max_waiting=self.limits.max_waiting,
-            )
-        tokens = self.waiting.tokens + request.total_tokens
-        # An empty queue takes any request: one longer than the bound would never be taken otherwise.
-        if len(self.waiting) and tokens > self.limits.max_waiting_tokens:
-            raise QueueFull(
-                f"{self.waiting.tokens} tokens wait, with this request's {request.total_tokens} it would be "
-                f"{tokens}, {self.limits.max_waiting_tokens} may",
-                waiting_tokens=self.waiting.tokens,
-                request_tokens=request.total_tokens,
-                max_waiting_tokens=self.limits.max_waiting_tokens,
-            )
+        check_queue(request, self.waiting, self.limits)
 
     def fork(self, parent_id: str, child: Request, now_s: float) -> None:
         """``add`` a request that begins as a running one does. Where nobody waits and the batch has room it
@@ -119,7 +110,7 @@ class Scheduler:
         child.block_table = self.pool.allocate_behind(table, fresh) or []
         child.computed_tokens = child.cached_tokens = common
         child.indexed_blocks = common // self.pool.block_size
-        self._forked.append(self._join(child, now_s))
+        self._forked.append(self._batch.join(child, now_s))
         self.counters.forks += 1
 
     def abort(self, request_id: str, reason: FinishReason = "cancelled") -> Finish | None:
@@ -181,7 +172,7 @@ class Scheduler:
         plan = Plan(step=self.counters.steps, forked=self._forked)
         self._forked = []
         self._age_batch()
-        tokens_left = self._plan_running(plan, now_s)
+        tokens_left = self._plan_batch(plan, now_s)
         if len(plan.preempted) > plan.yielded:
             self.admission.hold()
         else:
@@ -206,164 +197,27 @@ class Scheduler:
             self.waiting.push_first(oldest)
             self.counters.aged += 1
 
-    def _yield_to_interactive(self, chunks: dict[str, Chunk], plan: Plan, now_s: float) -> int:
-        """Batch leaves the moment an interactive request can run in its place; returns the budget that it
-        gives back."""
-        refund = 0
-        head = self.waiting.first("interactive")
-        if head is None or self.admission.fits(head, self.limits, len(self.running)):
-            return refund
-        batch = [request for request in self._preemptible() if request.lane == "batch"]
-        if not batch or not self.admission.would_fit(head, self.limits, len(self.running), batch):
-            return refund
-        while not self.admission.fits(head, self.limits, len(self.running)):
-            refund += self._take_out(_least_important(self._preemptible()), chunks, plan, now_s)
-            plan.yielded += 1
-        self.counters.yields += plan.yielded
-        return refund
-
-    def _plan_running(self, plan: Plan, now_s: float) -> int:
-        """Give every decoding sequence its token and the prefills, in batch order, the rest; returns what is
-        left."""
-        chunks: dict[str, Chunk] = {}
-        decoding = sum(not request.is_prefilling for request in self.running.values())
-        #: Tokens for prefill chunks. What the decoding need was set aside beforehand, so no chunk can starve
-        #: them.
-        spare = self.limits.token_budget - decoding
-        for request in list(self.running.values()):
-            if request.state != "running":
-                continue  # preempted for an earlier one
-            missing = request.total_tokens - request.computed_tokens
-            count = 1 if missing == 1 else min(missing, spare)
-            if count < 1:
-                continue
-            spare += self._make_room(request, request.computed_tokens + count, chunks, plan, now_s)
-            if request.state == "running":
-                chunks[request.id] = Chunk(request, request.computed_tokens, count, count == missing)
-                spare -= count if missing > 1 else 0
+    def _plan_batch(self, plan: Plan, now_s: float) -> int:
+        """The running sequences' part of the plan; returns the budget that is left."""
+        batch_plan = BatchPlan(self._batch, self.limits, plan, now_s, self._exhaust)
+        batch_plan.fill()
         if not plan.preempted:
-            spare += self._yield_to_interactive(chunks, plan, now_s)
-        for chunk in chunks.values():
-            self._add_chunk(plan, chunk)
-        return spare
-
-    def _make_room(
-        self, request: Request, tokens: int, chunks: dict[str, Chunk], plan: Plan, now_s: float
-    ) -> int:
-        """Grow the block table to ``tokens`` tokens and make the block writable that the next token goes to,
-        preempting for it whoever matters least, ``request`` itself included. Returns the budget that the
-        preempted give back; afterwards ``request`` may not run any more."""
-        refund = 0
-        while (grows := len(request.block_table) * self.pool.block_size < tokens) or self._must_copy(request):
-            block = self.pool.allocate(1)
-            if block is not None and grows:
-                request.block_table += block
-                continue
-            if block is not None:
-                self._replace_next(request, block[0], plan)
-                continue
-            candidates = self._preemptible()
-            if not candidates:
-                plan.finished.append(self._finish(request, "error", "kv_exhausted"))
-                refund += 1
-                break
-            victim = _least_important(candidates)
-            refund += self._take_out(victim, chunks, plan, now_s)
-            if victim is request:
-                break
-        return refund
-
-    def _must_copy(self, request: Request) -> bool:
-        number = request.computed_tokens // self.pool.block_size
-        return number < len(request.block_table) and not self.pool.is_writable(request.block_table[number])
-
-    def _replace_next(self, request: Request, block: int, plan: Plan) -> None:
-        """Let the next token go to ``block``, a copy of where it would have gone."""
-        number = request.computed_tokens // self.pool.block_size
-        shared = request.block_table[number]
-        # The table may be named by others that share it.
-        request.block_table = [*request.block_table[:number], block, *request.block_table[number + 1 :]]
-        self.pool.release([shared])
-        plan.copies.append((shared, block))
-
-    def _preemptible(self) -> list[Request]:
-        """Who may be preempted: a sequence that fills the pool by now would never be admitted again."""
-        return [
-            request
-            for request in self.running.values()
-            if self.pool.blocks_for(request.total_tokens + 1) <= self.pool.total
-        ]
-
-    def _take_out(self, victim: Request, chunks: dict[str, Chunk], plan: Plan, now_s: float) -> int:
-        """Preempt; returns the budget that it gives back."""
-        refund = 0
-        chunk = chunks.pop(victim.id, None)
-        if chunk is not None:
-            refund += chunk.count
-        elif not victim.is_prefilling:
-            refund += 1  # set aside for it, not used yet
-        plan.preempted.append(self._preempt(victim, plan, now_s))
-        return refund
-
-    def _preempt(self, victim: Request, plan: Plan, now_s: float) -> Preemption:
-        """Take the blocks; the tokens stay, and their KV is moved to the host, or computed again after the
-        next admission."""
-        lost = set(victim.block_table)
-        copies = [copy for copy in plan.copies if copy[1] not in lost]
-        computed = victim.block_table[: self.pool.blocks_for(victim.computed_tokens)]
-        # What this step was to copy into its blocks is not there yet.
-        swap = len(copies) == len(plan.copies)
-        swap = swap and self.host.prefers_swap(len(computed), victim.computed_tokens)
-        if swap:
-            plan.swap_out += self.host.move_out(victim, computed)
-        plan.copies = copies
-        preemption = Preemption(
-            id=victim.id,
-            mode="swap" if swap else "recompute",
-            freed_blocks=self.pool.release(victim.block_table),
-            redo_tokens=0 if swap else victim.computed_tokens,
-        )
-        del self.running[victim.id]
-        victim.block_table = []
-        victim.indexed_blocks = 0
-        victim.computed_tokens = victim.cached_tokens = 0
-        victim.state = "waiting"
-        victim.preemptions += 1
-        victim.queued_s = now_s
-        victim.queued_step = self.counters.steps
-        self.waiting.push_first(victim)
-        self.counters.preemptions += 1
-        self.counters.swaps += swap
-        self.counters.redo_tokens += preemption.redo_tokens
-        return preemption
+            plan.yielded = batch_plan.yield_to(self.waiting.first("interactive"), self.admission)
+            self.counters.yields += plan.yielded
+        for chunk in batch_plan.chunks.values():
+            plan.add(chunk)
+        return batch_plan.spare
 
     def _plan_admitted(self, plan: Plan, tokens_left: int, now_s: float, tiers: tuple[Tier, ...]) -> None:
         round_ = self.admission.admit(self.limits, len(self.running), tokens_left, tiers)
         plan.copies += round_.copies
         plan.swap_in += round_.swap_in
         for request, count in round_.admitted:
-            admission = self._join(request, now_s)
+            admission = self._batch.join(request, now_s)
             plan.admitted.append(admission)
             self._count_lookup(request, admission.resumed, plan)
             start = request.computed_tokens
-            self._add_chunk(plan, Chunk(request, start, count, start + count == request.total_tokens))
-
-    def _join(self, request: Request, now_s: float) -> Admission:
-        """Into the batch; it has its blocks."""
-        request.state = "running"
-        if request.admitted_s is None:
-            request.admitted_s = now_s
-        self.running[request.id] = request
-        resumed = request.preemptions > 0 or bool(request.output)
-        self.counters.admissions += 1
-        self.counters.resumptions += resumed
-        return Admission(
-            id=request.id,
-            blocks=len(request.block_table),
-            waited_s=max(0.0, now_s - request.queued_s),
-            resumed=resumed,
-            cached_tokens=request.cached_tokens,
-        )
+            plan.add(Chunk(request, start, count, start + count == request.total_tokens))
 
     def _count_lookup(self, request: Request, resumed: bool, plan: Plan) -> None:
         """Once per admission, however often the request was looked up while it waited."""
@@ -378,13 +232,6 @@ class Scheduler:
         plan.prefix_queries_tokens += request.total_tokens
         plan.prefix_hit_tokens += request.cached_tokens
 
-    def _add_chunk(self, plan: Plan, chunk: Chunk) -> None:
-        plan.chunks.append(chunk)
-        if chunk.request.is_prefilling:
-            plan.prefill_tokens += chunk.count
-        else:
-            plan.decode_tokens += chunk.count
-
     def commit(self, tokens: dict[str, int], now_s: float) -> list[Finish]:
         """Take back what the runner computed of the last plan: the next token of each chunk that samples, by
         request id. Who has ended leaves at once. Tokens of requests aborted meanwhile are dropped."""
@@ -398,9 +245,10 @@ class Scheduler:
         self._planned = None
         self.last_step_s = now_s
         finished: list[Finish] = []
+        running = self.running
         for chunk in plan.chunks:
             request = chunk.request
-            if self.running.get(request.id) is not request:
+            if running.get(request.id) is not request:
                 continue
             self._computed(request, chunk.count)
             if not chunk.samples:
@@ -422,13 +270,14 @@ class Scheduler:
             self.pool.index.add(request, request.indexed_blocks, full)
             request.indexed_blocks = full
 
+    def _exhaust(self, request: Request) -> Finish:
+        return self._finish(request, "error", "kv_exhausted")
+
     def _finish(self, request: Request, reason: FinishReason, error: str | None = None) -> Finish:
-        """The only way out. The block table stays as it was: a plan under way may name it, and its blocks are
-        handed out again by the next step at the earliest."""
+        """The only way out."""
         freed = 0
         if request.state == "running":
-            del self.running[request.id]
-            freed = self.pool.release(request.block_table)
+            freed = self._batch.leave(request)
         else:
             self.waiting.remove(request)
             self.host.forget(request)
@@ -438,12 +287,3 @@ class Scheduler:
         request.error = error
         self.counters.finished[reason] += 1
         return Finish(request.id, reason, freed, len(request.output), error)
-
-
-def _least_important(requests: list[Request]) -> Request:
-    """Batch before interactive, then the lowest priority, then the latest to arrive, then the last in the
-    batch."""
-    return max(
-        reversed(requests),
-        key=lambda request: (request.lane == "batch", -request.priority, request.arrival_s),
-    )

@@ -1,0 +1,90 @@
+"""What one step computes of the running sequences, while it is being decided."""
+
+from collections.abc import Callable
+
+from infer_engine.core.admission import AdmissionControl
+from infer_engine.core.batch import Batch, least_important
+from infer_engine.core.limits import Limits
+from infer_engine.core.plan import Chunk, Finish, Plan
+from infer_engine.core.request import Request
+
+
+class BatchPlan:
+    """``plan`` is told at once of preemptions, copies and ends, and of ``chunks`` by who made this."""
+
+    def __init__(
+        self, batch: Batch, limits: Limits, plan: Plan, now_s: float, exhaust: Callable[[Request], Finish]
+    ) -> None:
+        """``exhaust`` ends a request for which there is no block."""
+        self.chunks: dict[str, Chunk] = {}
+        #: Tokens for prefill chunks. What the decoding need was set aside beforehand, so no chunk can starve
+        #: them.
+        self.spare = limits.token_budget
+        self._batch = batch
+        self._limits = limits
+        self._plan = plan
+        self._now_s = now_s
+        self._exhaust = exhaust
+
+    def fill(self) -> None:
+        """Give every decoding sequence its token and the prefills, in batch order, the rest."""
+        running = list(self._batch.running.values())
+        self.spare -= sum(not request.is_prefilling for request in running)
+        for request in running:
+            if request.state != "running":
+                continue  # preempted for an earlier one
+            missing = request.total_tokens - request.computed_tokens
+            count = 1 if missing == 1 else min(missing, self.spare)
+            if count < 1:
+                continue
+            self._make_room(request, request.computed_tokens + count)
+            if request.state == "running":
+                self.chunks[request.id] = Chunk(request, request.computed_tokens, count, count == missing)
+                self.spare -= count if missing > 1 else 0
+
+    def yield_to(self, head: Request | None, admission: AdmissionControl) -> int:
+        """Batch leaves the moment an interactive request can run in its place; returns how many left."""
+        running, limits = self._batch.running, self._limits
+        if head is None or admission.fits(head, limits, len(running)):
+            return 0
+        batch = [request for request in self._batch.preemptible() if request.lane == "batch"]
+        if not batch or not admission.would_fit(head, limits, len(running), batch):
+            return 0
+        left = 0
+        while not admission.fits(head, limits, len(running)):
+            self._take_out(least_important(self._batch.preemptible()))
+            left += 1
+        return left
+
+    def _make_room(self, request: Request, tokens: int) -> None:
+        """Grow the block table to ``tokens`` tokens and make the block writable that the next token goes to,
+        preempting for it whoever matters least, ``request`` itself included: afterwards it may not run any
+        more."""
+        batch = self._batch
+        pool = batch.pool
+        while (grows := len(request.block_table) * pool.block_size < tokens) or batch.must_copy(request):
+            block = pool.allocate(1)
+            if block is not None and grows:
+                request.block_table += block
+                continue
+            if block is not None:
+                batch.replace_next(request, block[0], self._plan)
+                continue
+            candidates = batch.preemptible()
+            if not candidates:
+                self._plan.finished.append(self._exhaust(request))
+                self.spare += 1
+                return
+            victim = least_important(candidates)
+            self._take_out(victim)
+            if victim is request:
+                return
+
+    def _take_out(self, victim: Request) -> None:
+        """Preempt; the budget that it was given goes back."""
+        chunk = self.chunks.pop(victim.id, None)
+        if chunk is not None:
+            self.spare += chunk.count
+        elif not victim.is_prefilling:
+            self.spare += 1  # set aside for it, not used yet
+        self._batch.preempt(victim, self._plan, self._now_s)
