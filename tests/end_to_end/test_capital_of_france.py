@@ -86,6 +86,29 @@ def test_completions_with_ignore_eos_run_to_the_last_token(real_server: EngineSe
     assert "Paris" in answer["choices"][0]["text"]
 
 
+def test_who_asks_again_finds_the_beginning_cached_and_gets_the_same_answer(
+    real_server: EngineServer, console: Path
+) -> None:
+    """Three times the same, on two replicas: one of them is asked twice."""
+    prompt = "Once upon a time there was a river. " * 12
+    with httpx2.Client(base_url=real_server.gateway_url, timeout=60, trust_env=False) as http:
+        body = {"model": MODEL, "prompt": prompt, "temperature": 0, "max_tokens": 16, "ignore_eos": True}
+        answers = {http.post("/v1/completions", json=body).json()["choices"][0]["text"] for _ in range(3)}
+    assert len(answers) == 1
+    answer = subprocess.run(
+        [str(console), "--connect", real_server.control_url, "status", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert answer.returncode == 0, answer.stderr
+    replicas = json.loads(answer.stdout)["replicas"]
+    for kv in (replica["kv"] for replica in replicas):
+        assert (kv["used"], kv["free"] + kv["cached"]) == (0, kv["total"])
+    assert max(replica["kv"]["cached"] for replica in replicas) > 5
+    assert max(replica["prefix_hit_ratio"] or 0 for replica in replicas) > 0.2
+
+
 def test_status_shows_two_ready_replicas(real_server: EngineServer, console: Path) -> None:
     answer = subprocess.run(
         [str(console), "--connect", real_server.control_url, "status", "--json"],

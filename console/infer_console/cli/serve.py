@@ -17,6 +17,9 @@ from infer_engine.settings import (
 from infer_console.cli import codes
 from infer_console.cli.verb import Verb
 
+#: The metavar of a switch; what may be given, and what the setting then is.
+ON_OFF = "on|off"
+SWITCH = {"on": True, "off": False}
 #: Option, the setting it sets, its metavar. Defaults, bounds and descriptions are the settings' own.
 SERVER_OPTIONS = (
     ("--control", "control", "unix:///path"),
@@ -28,6 +31,9 @@ SERVER_OPTIONS = (
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
     ("--kv-blocks", "kv_blocks", "N"),
+    ("--prefix-cache", "prefix_cache", ON_OFF),
+    ("--host-blocks", "host_blocks", "N"),
+    ("--preempt-mode", "preempt_mode", "auto|swap|recompute"),
     ("--max-running", "max_running", "N"),
     ("--token-budget", "token_budget", "N"),
     ("--device", "device", "auto|cpu|cuda"),
@@ -60,7 +66,11 @@ def _serve(arguments: Namespace) -> int:
 def build_settings(words: dict[str, Any]) -> ServerSettings:
     """The settings of what was given; raise SettingsError naming the one that does not fit."""
     server = {name: words[name] for _, name, _ in SERVER_OPTIONS if words.get(name) is not None}
-    replica = {name: words[name] for _, name, _ in REPLICA_OPTIONS if words.get(name) is not None}
+    replica = {
+        name: SWITCH.get(words[name], words[name]) if metavar == ON_OFF else words[name]
+        for _, name, metavar in REPLICA_OPTIONS
+        if words.get(name) is not None
+    }
     server.setdefault("control", default_control_socket())
     try:
         settings: ServerSettings = validate(ServerSettings, {**server, "replica": replica})
@@ -86,8 +96,17 @@ def _arguments(parser: ArgumentParser) -> None:
         described = _descriptions(settings_type)
         for option, name, metavar in options:
             text, default = described[name]
+            switch = metavar == ON_OFF
+            if switch:
+                default = next(word for word, value in SWITCH.items() if value == default)
             shown = f" (default {default})" if default is not None else ""
-            parser.add_argument(option, dest=name, metavar=metavar, help=(text + shown).replace("%", "%%"))
+            parser.add_argument(
+                option,
+                dest=name,
+                metavar=metavar,
+                choices=tuple(SWITCH) if switch else None,
+                help=(text + shown).replace("%", "%%"),
+            )
 
 
 def _descriptions(settings_type: type[Any]) -> dict[str, tuple[str, object]]:

@@ -132,6 +132,9 @@ def test_serve_becomes_the_engine_server_and_ends_with_its_signal() -> None:
         ("--replicas", "0", "--replicas: '0' was given: Expected `int` >= 1"),
         ("--max-running", "many", "--max-running: 'many' was given: Expected `int`"),
         ("--device", "tpu", "--device: 'tpu' was given: Invalid enum value"),
+        ("--preempt-mode", "never", "--preempt-mode: 'never' was given: Invalid enum value"),
+        ("--host-blocks", "-1", "--host-blocks: '-1' was given: Expected `int` >= 0"),
+        ("--prefix-cache", "maybe", "--prefix-cache: invalid choice: 'maybe' (choose from "),
         ("--name", "", "--name: '' was given: Expected `str` of length >= 1"),
     ],
 )
@@ -147,6 +150,13 @@ def test_serve_has_a_default_control_socket(monkeypatch: pytest.MonkeyPatch) -> 
     assert settings.control == "unix:///run/user/7/infer-console/default.sock"
     assert settings.listen == "127.0.0.1:8000"
     assert (settings.replicas, settings.replica.kv_blocks) == (2, 9)
+
+
+def test_the_kv_memorys_options_reach_the_replicas() -> None:
+    replica = build_settings({"prefix_cache": "off", "host_blocks": "0", "preempt_mode": "swap"}).replica
+    assert (replica.prefix_cache, replica.host_blocks, replica.preempt_mode) == (False, 0, "swap")
+    assert build_settings({"prefix_cache": "on"}).replica.prefix_cache is True
+    assert build_settings({}).replica.prefix_cache is True
 
 
 HOSTILE = "\x1b]52;c;aGk=\x07 \x9b31m \u202e \ud83d [/red]"
