@@ -15,6 +15,12 @@ from core.test_copy_on_write import test_a_victims_copy_leaves_the_plan_with_it 
 from core.test_copy_on_write import test_many_forks_leave_the_original_to_the_last as many_forks
 from core.test_copy_on_write import test_the_longest_of_several_parts_is_taken as longest_part
 from core.test_copy_on_write import test_where_there_is_no_place_a_fork_waits_like_any_other as fork_waits
+from core.test_deadlines import (
+    test_the_deadlines_of_those_that_ended_do_not_pile_up as deadlines_bounded,
+)
+from core.test_deadlines import (
+    test_who_comes_back_under_the_same_id_is_judged_by_its_own_deadline as own_deadline,
+)
 from core.test_preemption import (
     test_a_victim_already_planned_leaves_the_plan_and_its_token_goes_to_a_prefill as refund_planned,
 )
@@ -362,6 +368,24 @@ MUTANTS = [
     ),
     Mutant("queue without bound in tokens", "refusal", "tokens > limits.max_waiting_tokens", "False"),
     Mutant("tokens of who left the queue", "queues", "self.tokens -= request.total_tokens", "pass"),
+    # Deadlines
+    Mutant("deadlines ignored", "scheduler", "in self._deadlines.take_passed(now_s)", "in []"),
+    Mutant("ended before the deadline", "deadlines", "[0][0] <= now_s", "[0][0] <= now_s + 1"),
+    Mutant("ended after the deadline", "deadlines", "[0][0] <= now_s", "[0][0] < now_s"),
+    Mutant(
+        "the deadline of an earlier one of the id",
+        "deadlines",
+        "self._live.get(request.id) is request",
+        "request.id in self._live",
+        own_deadline,
+    ),
+    Mutant(
+        "deadlines of the ended pile up",
+        "deadlines",
+        "if len(self._entries) > MOST_ENDED",
+        "if False and MOST_ENDED",
+        deadlines_bounded,
+    ),
     # Tiers
     Mutant("batch never yields", "batch_plan", "            left += 1\n", "", yields_and_admits),
     Mutant(

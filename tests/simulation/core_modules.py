@@ -23,6 +23,7 @@ MODULES = (
     "limits",
     "queues",
     "counters",
+    "deadlines",
     "refusal",
     "admission",
     "batch",

@@ -40,6 +40,7 @@ def draw_fate(draw: random.Random, *, key: int, now_s: float, capacity: int, pro
             "max_tokens": max_tokens,
             "arrival_s": now_s - (draw.random() if draw.random() < 0.2 else 0.0),
             "tier": "batch" if draw.random() < 0.25 else "interactive",
+            "deadline_s": _deadline_s(key, now_s),
             "priority": draw.choice([0, 0, 0, 0, 1, -1]),
             "stop_token_ids": frozenset([stop_token] if stops else []),
             "sampling": key,
@@ -48,3 +49,9 @@ def draw_fate(draw: random.Random, *, key: int, now_s: float, capacity: int, pro
         stops=stops,
         away=expected[:emitted],
     )
+
+
+def _deadline_s(key: int, now_s: float) -> float | None:
+    """A few have one, from passed already to some hundred steps away."""
+    draw = random.Random(key)
+    return now_s + draw.choice([-1.0, 0.0, 0.05, 0.5, 3.0]) if draw.random() < 0.04 else None

@@ -18,14 +18,24 @@ class Before:
     batch_queue: set[Any]
     batch: list[Any]
     decoding: list[Any]
+    #: Those of the batch who hold no block alone.
+    sharers: set[Any]
 
 
-def look(scheduler: Any) -> Before:
-    batch = list(scheduler.running.values())
+def look(scheduler: Any, now_s: float) -> Before:
+    """Who is past the deadline is out of it."""
+    late = {request for request in scheduler.running.values() if is_late(request, now_s)}
+    batch = [request for request in scheduler.running.values() if request not in late]
     decoding = [request for request in batch if request.total_tokens - request.computed_tokens == 1]
-    queue = list(scheduler.waiting)
+    queue = [request for request in scheduler.waiting if not is_late(request, now_s)]
     batch_queue = {request for request in queue if request.lane == "batch"}
-    return Before(queue=queue, batch_queue=batch_queue, batch=batch, decoding=decoding)
+    counts = scheduler.pool.ref_counts
+    sharers = {request for request in batch if all(counts[block] > 1 for block in request.block_table)}
+    return Before(queue=queue, batch_queue=batch_queue, batch=batch, decoding=decoding, sharers=sharers)
+
+
+def is_late(request: Any, now_s: float) -> bool:
+    return request.deadline_s is not None and request.deadline_s <= now_s
 
 
 def importance(request: Any, batch: list[Any]) -> tuple[bool, int, float, int]:
@@ -45,7 +55,8 @@ class Oracle:
         #: The largest that was ever allowed: a lowered limit does not undo passes.
         self.most_passes = scheduler.limits.max_passes
 
-    def check_plan(self, plan: Any, before: Before) -> None:
+    def check_plan(self, plan: Any, before: Before, now_s: float) -> None:
+        self._check_deadlines(plan, now_s)
         self.cache.check_plan(plan, self.scheduler)
         self._check_chunks(plan)
         self._check_decode(plan, before)
@@ -132,7 +143,7 @@ class Oracle:
             assert least is None or importance(victim, before.batch) >= least, (
                 f"{victim.id} went before a lesser one"
             )
-            assert preemption.freed_blocks > 0 or self.cache.enabled
+            assert preemption.freed_blocks > 0 or self.cache.enabled or victim in before.sharers
         for tier in ("interactive", "batch"):
             first = [victim.id for victim in reversed(victims) if victim.lane == tier]
             line = [request.id for request in scheduler.waiting if request.lane == tier]
@@ -177,8 +188,16 @@ class Oracle:
         waits_for_batch = fits and len(others) < limits.max_running and not plan.admitted and not spent
         assert not waits_for_batch, f"{head.id} waits for batch"
 
+    def _check_deadlines(self, plan: Any, now_s: float) -> None:
+        live = [*self.scheduler.running.values(), *self.scheduler.waiting]
+        late = [request.id for request in live if is_late(request, now_s)]
+        assert not late, f"{late} are past their deadlines"
+        assert all(finish.reason == "error" for finish in plan.finished)
+
     def _check_exhausted(self, plan: Any) -> None:
         for finish in plan.finished:
+            if finish.error == "deadline_exceeded":
+                continue
             assert (finish.reason, finish.error) == ("error", "kv_exhausted"), f"planning ended {finish}"
             assert finish.freed_blocks == self.scheduler.pool.total, f"{finish} had not all of the pool"
             assert finish.generated_tokens > 0

@@ -98,9 +98,9 @@ class Simulation:
     def _step(self) -> None:
         if not self.scheduler.has_work:
             return
-        before = look(self.scheduler)
+        before = look(self.scheduler, self.now_s)
         plan = self.scheduler.step(self.now_s)
-        self.oracle.check_plan(plan, before)
+        self.oracle.check_plan(plan, before, self.now_s)
         self._check()
         for finish in plan.finished:
             self._ended(finish)
@@ -251,6 +251,9 @@ class Simulation:
         whole = len(output) == len(fate.expected)
         if aborted:
             assert not whole, f"{finish.id} was complete and had not ended"
+        elif finish.error == "deadline_exceeded":
+            assert fate.spec["deadline_s"] <= self.now_s, f"{finish.id} ended before its deadline"
+            self.tally.late += 1
         elif finish.reason == "error":
             tokens = len(fate.spec["prompt"]) + finish.generated_tokens
             assert tokens == self.blocks * self.block_size + 1, f"{finish.id} ended with room for more"

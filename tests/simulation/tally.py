@@ -23,6 +23,8 @@ class Tally:
     copied_blocks: int = 0
     #: Forks that joined the batch at once.
     forks: int = 0
+    #: Requests ended by their deadline.
+    late: int = 0
     admitted_past_a_head: int = 0
     handed_back_with_tokens: int = 0
     finished: Counter[str] = field(default_factory=_counter)

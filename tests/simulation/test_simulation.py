@@ -36,6 +36,7 @@ def test_the_fire_reaches_what_it_is_meant_to_reach(tally: Tally) -> None:
     assert tally.copied_blocks > 500
     assert tally.forks > 250
     assert min(tally.aged, tally.yields) > 100
+    assert tally.late > 100
     assert min(tally.swaps, tally.swapped_in_blocks, tally.preemptions - tally.swaps) > 100
 
 

@@ -49,7 +49,8 @@ class Finish:
 
 @dataclass(slots=True)
 class Plan:
-    """Chunks in batch order. ``finished`` holds requests that ended while planning (``kv_exhausted``).
+    """Chunks in batch order. ``finished`` holds requests that ended while planning (``kv_exhausted``,
+    ``deadline_exceeded``).
 
     Before anything is computed the runner deals with whole blocks, in this order: ``swap_out`` moves (KV
     block, host block) to the host; ``copies`` (from, to) copies, as if all were read before any is written;

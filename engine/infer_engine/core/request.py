@@ -23,6 +23,8 @@ class Request:
     #: Higher is more urgent; test traffic is below zero. Decides who is admitted first and who is preempted
     #: first within a tier.
     priority: int = 0
+    #: When it ends as ``deadline_exceeded``, wherever it is by then; None for never.
+    deadline_s: float | None = None
     stop_token_ids: frozenset[int] = frozenset()
     sampling: Any = None
     synthetic: bool = False

@@ -9,6 +9,7 @@ from infer_engine.core.batch import Batch
 from infer_engine.core.batch_plan import BatchPlan
 from infer_engine.core.blocks import BlockPool
 from infer_engine.core.counters import Counters
+from infer_engine.core.deadlines import Deadlines
 from infer_engine.core.limits import Limits
 from infer_engine.core.plan import Admission, Chunk, Finish, Plan
 from infer_engine.core.queues import TIERS, WaitingQueue
@@ -29,7 +30,8 @@ class CommitError(RuntimeError):
 
 
 class Scheduler:
-    """Moments are seconds of any one clock that the caller reads; ``now_s`` never decides who runs."""
+    """Moments are seconds of any one clock that the caller reads; ``now_s`` decides whose deadline has
+    passed, and never who runs."""
 
     def __init__(
         self, pool: BlockPool, limits: Limits, context_length: int, host: HostPool | None = None
@@ -48,6 +50,7 @@ class Scheduler:
         #: When the last step was committed.
         self.last_step_s: float | None = None
         self._live: dict[str, Request] = {}
+        self._deadlines = Deadlines(self._live)
         self._planned: Plan | None = None
 
     @property
@@ -78,6 +81,7 @@ class Scheduler:
         request.passed = 0
         request.queued_step = self.counters.steps
         self._live[request.id] = request
+        self._deadlines.add(request)
         self.waiting.push(request)
 
     def _check_can_be_taken(self, request: Request) -> None:
@@ -171,6 +175,8 @@ class Scheduler:
         self.counters.steps += 1
         plan = Plan(step=self.counters.steps, forked=self._forked)
         self._forked = []
+        for request in self._deadlines.take_passed(now_s):
+            plan.finished.append(self._finish(request, "error", "deadline_exceeded"))
         self._age_batch()
         tokens_left = self._plan_batch(plan, now_s)
         if len(plan.preempted) > plan.yielded:

@@ -11,6 +11,7 @@ MESSAGES = {
     "replica_lost": "the replica that ran the request was lost",
     "shutting_down": "the server stopped before the request was complete",
     "kv_exhausted": "the sequence outgrew the replica's KV memory although nothing else ran there",
+    "deadline_exceeded": "the request's deadline passed before it was complete",
 }
 
 Ending = tuple[FinishReason, str | None, str | None]
