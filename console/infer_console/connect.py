@@ -4,6 +4,8 @@ import dataclasses
 import difflib
 import importlib.util
 import os
+import socket
+import stat
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +19,10 @@ from infer_engine.settings import default_control_socket
 
 #: A socket path longer than this cannot be bound or reached (``sun_path`` is 108 bytes, one of them the NUL).
 MAX_SOCKET_PATH_BYTES = 107
+#: The private directory of a console's own engine, and the control sockets in all of them.
+EMBEDDED_PREFIX = "infer-console-"
+EMBEDDED_SOCKETS = f"{EMBEDDED_PREFIX}*/control.sock"
+PROBE_TIMEOUT_S = 1.0
 
 #: Schemes that are understood, but for which there is no source yet.
 PLANNED_SCHEMES = frozenset(
@@ -31,7 +37,8 @@ nothing to connect to. Give one of:
   INFER_CONSOLE_CONNECT=URL infer-console                                    the same, from the environment
   a context in {contexts}
 or install the engine, and infer-console starts one itself:
-  pip install 'infer-console[engine]'"""
+  pip install 'infer-console[engine]'
+Beside a console that runs its own engine nothing needs to be given: if it is your only one, it is found."""
 
 
 class ConnectError(ValueError):
@@ -85,7 +92,10 @@ def engine_installed() -> bool:
 def parse_url(url: str, source: str = "--connect") -> Target:
     """Raise ConnectError naming ``source``, the URL and what is allowed."""
     given = url.strip()
-    parts = urlsplit(given)
+    try:
+        parts = urlsplit(given)
+    except ValueError as error:  # brackets that do not fit
+        raise ConnectError(f"{source}: {given!r}: {error}") from error
     scheme = parts.scheme.lower()
     if scheme == "unix":
         return _unix_target(given, parts.netloc, parts.path, source)
@@ -135,9 +145,58 @@ def resolve(
 
 
 def resolve_running(connect: Sequence[str], environ: Mapping[str, str] = os.environ) -> Target:
-    """As ``resolve``; when nobody named a server, the default control socket of ``infer-console serve``."""
+    """As ``resolve``; when nobody named a server, the default control socket of ``infer-console serve``, or,
+    when nothing listens there, the engine of the one console that runs its own."""
     named = resolve(connect, environ)
-    return named or parse_url(default_control_socket(), "default control socket")
+    if named is not None:
+        return named
+    default = parse_url(default_control_socket(), "default control socket")
+    if default.socket is not None and listens(Path(default.socket)):
+        return default
+    return find_embedded() or default
+
+
+def find_embedded() -> Target | None:
+    """The engine that a console of this user runs as its own, None when there is none. Raise ConnectError
+    that lists them when there are several."""
+    candidates = private_directory_place().glob(EMBEDDED_SOCKETS)
+    found = sorted(path for path in candidates if _is_ours(path) and listens(path))
+    if len(found) > 1:
+        listed = "".join(f"\n  --connect unix://{path}" for path in found)
+        raise ConnectError(f"{len(found)} consoles run an engine of their own; name one:{listed}")
+    return parse_url(f"unix://{found[0]}", "embedded engine") if found else None
+
+
+def private_directory_place() -> Path:
+    """Where a console makes the private directory of its own engine: the user's runtime directory, if socket
+    paths in it are short enough."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    longest = len(os.fsencode(runtime)) + len("/infer-console-xxxxxxxx/control.sock")
+    usable = runtime and longest <= MAX_SOCKET_PATH_BYTES and os.access(runtime, os.W_OK | os.X_OK)
+    return Path(runtime if usable else "/tmp")
+
+
+def listens(path: Path) -> bool:
+    """Whether somebody takes connections on this unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_TIMEOUT_S)
+        try:
+            probe.connect(str(path))
+        except TimeoutError:
+            return True  # somebody is there, only slow
+        except OSError:
+            return False
+    return True
+
+
+def _is_ours(path: Path) -> bool:
+    """A socket of this user in a directory that nobody else can enter."""
+    try:
+        directory, file = path.parent.lstat(), path.lstat()
+    except OSError:
+        return False
+    private = stat.S_ISDIR(directory.st_mode) and not stat.S_IMODE(directory.st_mode) & 0o077
+    return private and stat.S_ISSOCK(file.st_mode) and {directory.st_uid, file.st_uid} == {os.getuid()}
 
 
 def _current_context(path: Path) -> Target | None:

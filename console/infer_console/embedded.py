@@ -2,10 +2,12 @@
 other.
 
 It ends with the console, however that ends: ``stop`` asks it, then insists; and when the console is killed,
-the child sees the end of its lifeline (a pipe to its stdin) and ends itself.
+the child sees the end of its lifeline (a pipe to its stdin) and ends itself. What it leaves in its private
+directory then is removed by the next console that starts an engine.
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +24,7 @@ from typing import Any, Self
 import msgspec
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings
 
-from infer_console.connect import MAX_SOCKET_PATH_BYTES, Target, parse_url
+from infer_console.connect import EMBEDDED_PREFIX, Target, parse_url, private_directory_place
 from infer_console.sources.engine import EngineStatus
 
 #: How long the child may take to end after its lifeline ended, and then after SIGTERM.
@@ -32,6 +35,10 @@ LOG_LINES = 12
 LOG_TAIL_BYTES = 16 * 1024
 #: A log that grew beyond this begins anew.
 MAX_LOG_BYTES = 8 * 1024 * 1024
+#: How long the log of an engine that failed is kept.
+KEEP_FAILED_S = 7 * 86_400.0
+#: Files of the private directory: locked while its console lives; the child's log; put there when it failed.
+LOCK, LOG, FAILED = "lock", "engine.log", "failed"
 #: Longest first line that is taken from the child.
 MAX_HELLO_BYTES = 64 * 1024
 
@@ -55,6 +62,7 @@ class EmbeddedEngine:
     def __init__(self, settings: dict[str, Any] | None = None) -> None:
         self._settings = settings if settings is not None else default_settings()
         self._directory: Path | None = None
+        self._lock: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._listening: Listening | None = None
         self._stopping = False
@@ -75,7 +83,7 @@ class EmbeddedEngine:
 
     @property
     def log_path(self) -> Path:
-        return self._private_directory() / "engine.log"
+        return self._private_directory() / LOG
 
     @property
     def pid(self) -> int | None:
@@ -143,18 +151,29 @@ class EmbeddedEngine:
             process.stdout.close()
         if not failed:
             self._remove_directory()
+        elif self._directory is not None:
+            (self._directory / FAILED).touch()
+        self._unlock()
 
     # --- inside
 
     def _private_directory(self) -> Path:
         if self._directory is None:
+            remove_stale_directories()
             self._directory = _make_directory()
+            self._lock = _lock(self._directory / LOCK)
         return self._directory
 
     def _remove_directory(self) -> None:
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _read_hello(self) -> None:
         process = self._process
@@ -211,14 +230,40 @@ def fetch_model(model: str) -> None:
 
 def _make_directory() -> Path:
     """A new directory of mode 0700 with a path short enough for sockets."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    longest = len(os.fsencode(runtime)) + len("/infer-console-xxxxxxxx/control.sock")
-    usable = runtime and longest <= MAX_SOCKET_PATH_BYTES and os.access(runtime, os.W_OK | os.X_OK)
-    place = runtime if usable else "/tmp"
+    place = private_directory_place()
     try:
-        return Path(tempfile.mkdtemp(prefix="infer-console-", dir=place))
+        return Path(tempfile.mkdtemp(prefix=EMBEDDED_PREFIX, dir=place))
     except OSError as error:
         raise EmbeddedError(f"cannot make a private directory in {place}: {error}") from error
+
+
+def remove_stale_directories() -> None:
+    """Those of consoles that were killed. Their lock is free; a console that is just starting has no log
+    yet."""
+    for log in private_directory_place().glob(f"{EMBEDDED_PREFIX}*/{LOG}"):
+        directory = log.parent
+        try:
+            if directory.lstat().st_uid != os.getuid() or not (directory / LOCK).is_file():
+                continue
+            failed = directory / FAILED
+            if failed.exists() and time.time() - failed.stat().st_mtime < KEEP_FAILED_S:
+                continue
+            lock = _lock(directory / LOCK)
+        except OSError:
+            continue  # it is in use, or another console has just removed it
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(lock)
+
+
+def _lock(path: Path) -> int:
+    """The open, locked file; it stays locked until it is closed, however. OSError when another has it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
 
 
 def _words(line: str) -> str:

@@ -178,7 +178,7 @@ class TrafficStatus(Struct, frozen=True):
     in_flight: int = 0
     finished: int = 0
     failed: int = 0
-    #: Arrivals that were skipped because too many were in flight.
+    #: Arrivals that were skipped: too many in flight or waiting, or a real request waited.
     not_sent: int = 0
     #: Why it stopped by itself, if it did.
     stopped_because: str | None = None
@@ -219,6 +219,8 @@ class Alarm(Struct, frozen=True, kw_only=True):
     since_s: float | None = None
     text: str
     action: str | None = None
+    #: For how long it was seen at least, where its start is not known and ``since_s`` is None.
+    at_least_s: float | None = None
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -421,7 +423,10 @@ class ReplicaFrame(Struct, frozen=True, kw_only=True, tag="frame"):
     """One replica as of one step: all its parts are from the same moment. A ``None`` part did not change
     (or was not asked for). In a snapshot ``rows``, ``order`` and ``blocks`` are whole; in deltas ``rows``
     and ``blocks`` hold what changed, ``removed`` the requests that left, ``order`` the whole new order
-    when it changed: running requests in batch order, then waiting ones in admission order."""
+    when it changed: running requests in batch order, then waiting ones in admission order.
+
+    An empty ``blocks`` says that the map is unknown: the replica died or has not told yet, and what was known
+    of its blocks holds no more. So does a new ``status.incarnation``: its blocks come whole."""
 
     replica: str
     step: int

@@ -1,9 +1,12 @@
 """Which server: the order in which names count, and what is said about names that lead nowhere."""
 
+import socket
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from infer_console.connect import ConnectError, Target, parse_url, resolve, resolve_running
+from infer_console.connect import ConnectError, Target, find_embedded, parse_url, resolve, resolve_running
+from support.server import short_directory
 
 ENVIRONMENT = {"INFER_CONSOLE_CONNECT": "unix:///run/env.sock"}
 CONTEXTS = """
@@ -18,6 +21,14 @@ production = true
 [contexts.lab]
 url = "unix:///run/lab.sock"
 """
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+    with short_directory() as path:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(path))
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(path / "config"))
+        yield path
 
 
 @pytest.fixture
@@ -49,12 +60,10 @@ def test_nobody_named_one(tmp_path: Path) -> None:
     assert resolve([], {"INFER_CONSOLE_CONNECT": ""}, tmp_path / "none.toml") is None
 
 
-def test_verbs_then_try_the_default_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def test_verbs_then_try_the_default_socket(runtime: Path) -> None:
     target = resolve_running([], {})
     assert (target.socket, target.source) == (
-        "/run/user/7/infer-console/default.sock",
+        f"{runtime}/infer-console/default.sock",
         "default control socket",
     )
 
@@ -84,6 +93,7 @@ def test_urls_that_are_understood(url: str, socket: str | None, base_url: str) -
         ("unix:///" + "x" * 120, "a unix socket's may have 107"),
         ("http://", "is not http://HOST:PORT"),
         ("http://host:99999", "Port out of range"),
+        ("http://[::1", "Invalid IPv6 URL"),
         ("http://host/path", "is not http://HOST:PORT"),
         ("http://me:secret@host:1", "no place for a secret"),
         ("ssh://host", "not supported yet"),
@@ -126,3 +136,44 @@ def test_a_contexts_file_with_a_mistake_is_named(tmp_path: Path, text: str, says
 
 def test_a_target_over_tcp_has_no_socket() -> None:
     assert Target(url="http://h:1").base_url == "http://h:1"
+
+
+def listening(path: Path, mode: int = 0o700) -> socket.socket:
+    path.parent.mkdir()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+    path.parent.chmod(mode)
+    return listener
+
+
+def test_the_engine_of_the_one_console_that_runs_its_own_is_found(runtime: Path) -> None:
+    assert find_embedded() is None
+    with listening(runtime / "infer-console-a" / "control.sock"):
+        found = find_embedded()
+        assert found is not None
+        assert found.socket == str(runtime / "infer-console-a" / "control.sock")
+        assert resolve_running([], {}) == found
+        with listening(runtime / "infer-console" / "default.sock"):
+            assert resolve_running([], {}).source == "default control socket"
+    assert find_embedded() is None, "nobody listens there any more"
+    assert resolve_running([], {}).source == "default control socket"
+
+
+def test_several_of_them_are_listed(runtime: Path) -> None:
+    with (
+        listening(runtime / "infer-console-a" / "control.sock"),
+        listening(runtime / "infer-console-b" / "control.sock"),
+        pytest.raises(ConnectError) as caught,
+    ):
+        resolve_running([], {})
+    assert str(caught.value).splitlines() == [
+        "2 consoles run an engine of their own; name one:",
+        f"  --connect unix://{runtime}/infer-console-a/control.sock",
+        f"  --connect unix://{runtime}/infer-console-b/control.sock",
+    ]
+
+
+def test_a_directory_that_others_can_enter_is_not_trusted(runtime: Path) -> None:
+    with listening(runtime / "infer-console-a" / "control.sock", 0o755):
+        assert find_embedded() is None

@@ -12,7 +12,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from infer_console.embedded import EmbeddedEngine, default_settings
+from infer_console.connect import find_embedded
+from infer_console.embedded import EmbeddedEngine, default_settings, remove_stale_directories
 from infer_engine.settings import DEFAULT_MODEL
 from support.eventually import eventually
 from support.processes import alive, children, wait_gone
@@ -44,6 +45,9 @@ def test_it_listens_on_a_private_socket_and_leaves_nothing(directory: Path) -> N
         eventually(lambda: engine.status().phase == "listening")
         assert engine.target.socket is not None
         assert Path(engine.target.socket).parent.stat().st_mode & 0o777 == 0o700
+        found = find_embedded()
+        assert found is not None
+        assert found.socket == engine.target.socket
         assert engine.gateway_url is not None
         assert engine.gateway_url.startswith("http://127.0.0.1:")
         with httpx2.Client(
@@ -112,3 +116,25 @@ def test_a_share_of_the_cores_is_left_to_the_console(monkeypatch: pytest.MonkeyP
         settings = default_settings({"INFER_CONSOLE_MODEL": "/models/mine.gguf"})
         assert settings == {"replicas": 2, "replica": {"model": "/models/mine.gguf", "threads": threads}}
         assert default_settings({})["replica"]["model"] == DEFAULT_MODEL
+
+
+def test_what_a_killed_console_left_goes_with_the_next_start(directory: Path) -> None:
+    dead = directory / "infer-console-dead"
+    failed = directory / "infer-console-failed"
+    other = directory / "infer-console-other"
+    for each in (dead, failed, other):
+        each.mkdir(mode=0o700)
+        (each / "engine.log").write_text("x")
+    for each in (dead, failed):
+        (each / "lock").touch()
+    (failed / "failed").touch()
+    with EmbeddedEngine(tiny(directory)) as engine:
+        assert not dead.exists()
+        assert failed.exists(), "somebody may want to read its log"
+        assert other.exists(), "not one of ours"
+        remove_stale_directories()
+        assert engine.log_path.exists(), "its console lives"
+    assert private_directories(directory) == [failed, other] or private_directories(directory) == [
+        other,
+        failed,
+    ]

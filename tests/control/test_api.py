@@ -206,3 +206,12 @@ async def test_only_the_owner_can_open_the_socket(server: EngineServer) -> None:
     assert server.socket_path.stat().st_mode & 0o777 == 0o600
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(server.socket_path))
+
+
+async def test_a_compressed_body_is_refused(api: Client) -> None:
+    answer = await api.post("/headroom", json={"percent": 10}, headers={"content-encoding": "gzip"})
+    refusal = problem(answer)
+    assert (refusal.status, refusal.code) == (415, "encoding_not_supported")
+    assert "gzip" in refusal.detail
+    answer = await api.post("/headroom", json={"percent": 10}, headers={"content-encoding": "identity"})
+    assert problem(answer).code == "not_ready"

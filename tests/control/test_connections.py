@@ -5,7 +5,10 @@ import asyncio
 import pytest
 from infer_engine.control.context import Context
 from infer_engine.control.outbox import QUEUE_LENGTH
+from infer_engine.control.reads import Reads
+from infer_engine.fleet.generation import Refusal
 from infer_engine.protocol import Reset
+from starlette.requests import Request
 from support.served import Served
 from support.watching import Mirror, envelopes
 from support.watching import idle_step as step
@@ -130,3 +133,27 @@ async def test_too_many_watchers_are_refused(
     for each in [writer, *writers]:
         each.close()
         await each.wait_closed()
+
+
+async def test_a_burst_of_streams_does_not_pass_the_limit(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are accepted or refused before the first of them sends a byte."""
+    monkeypatch.setattr("infer_engine.control.reads.MAX_WATCHERS", 3)
+    reads = Reads(context)
+    request = Request({"type": "http", "query_string": b"", "headers": [], "path_params": {}})
+    streams = [await reads.watch(request) for _ in range(3)]
+    with pytest.raises(Refusal) as refused:
+        await reads.watch(request)
+    assert refused.value.problem.code == "too_many_watchers"
+
+    async def receive() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def send(_message: object) -> None:
+        return
+
+    await streams[0]({"type": "http"}, receive, send)
+    streams.append(await reads.watch(request))
+    for stream in streams[1:]:
+        await stream({"type": "http"}, receive, send)

@@ -5,8 +5,6 @@ from random import Random
 
 import pytest
 from infer_engine.control.corpus import PROFILES, Profile, arrivals, compose
-from infer_engine.control.guard_rail import suffering
-from infer_engine.protocol import Kv, Replica, RequestRow
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -42,47 +40,3 @@ def test_arrivals_keep_the_asked_rate(profile: Profile) -> None:
 def test_a_burst_arrives_at_once() -> None:
     gaps = list(islice(arrivals("burst", Random(5), 4.0), 100))
     assert gaps.count(0.0) == 95
-
-
-def row(**changes: object) -> RequestRow:
-    fields: dict[str, object] = {
-        "id": "req-1",
-        "tenant": "t",
-        "tier": "interactive",
-        "replica": "r0",
-        "state": "waiting",
-        "prompt_tokens": 3,
-        "age_s": 6.0,
-        "queue_wait_s": 6.0,
-        "waiting_reason": "kv",
-        **changes,
-    }
-    return RequestRow(**fields)  # type: ignore[arg-type]
-
-
-def replica(used: int) -> Replica:
-    return Replica(id="r0", state="ready", kv=Kv(total=100, admit_limit=90, used=used))
-
-
-def test_real_users_suffer_when_they_wait_for_memory() -> None:
-    because = suffering([row()], [replica(88)])
-    assert because is not None
-    assert "req-1 has waited 6 s" in because
-
-
-@pytest.mark.parametrize(
-    ("waiting", "used"),
-    [
-        (row(queue_wait_s=4.0), 99),
-        (row(synthetic=True), 99),
-        (row(), 50),
-        (row(queue_wait_s=None), 99),
-        (row(replica=None, waiting_reason="loading"), 99),
-    ],
-)
-def test_they_do_not_suffer_otherwise(waiting: RequestRow, used: int) -> None:
-    assert suffering([waiting], [replica(used)]) is None
-
-
-def test_a_full_batch_counts_as_well() -> None:
-    assert suffering([row(waiting_reason="slots")], [replica(10)]) is not None

@@ -84,3 +84,13 @@ def test_migration_is_refused_with_its_own_code() -> None:
     with pytest.raises(Refusal) as refused:
         decode(Drain, b'{"mode": "migrate"}')
     assert (refused.value.problem.status, refused.value.problem.code) == (400, "migrate_unavailable")
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [(SetHeadroom, "percent"), (Drain, "deadline_s"), (Inject, "rate_per_s")]
+)
+def test_a_number_too_large_to_be_one_is_named(kind: type[Command], field: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        decode(kind, b'{"reason": "x", "%s": 1e999}' % field.encode())
+    problem = refused.value.problem
+    assert (problem.status, problem.code, problem.field) == (422, "invalid_field", field)

@@ -3,6 +3,7 @@
 from infer_engine.control.frames import Detail, SentReplica
 from infer_engine.protocol import BlockRun, Kv, Replica, ReplicaFrame, RequestRow
 from msgspec import structs
+from support.fleets import running_fleet, until
 
 
 def row(request: str, **changes: object) -> RequestRow:
@@ -139,3 +140,46 @@ def test_deltas_add_up_to_the_whole() -> None:
             n: (run.state, run.owners) for run in blocks for n in range(run.first, run.first + run.count)
         }
         assert painted == whole
+
+
+def test_the_blocks_of_a_dead_replica_are_taken_back() -> None:
+    sent = SentReplica()
+    sent.delta(frame(1, [], OWNED, kv=Kv(total=8, used=2)), Detail(), 0.0)
+    unobserved = sent.delta(frame(2, [row("a")], None, kv=Kv(total=8, used=2)), Detail(), 0.1)
+    assert unobserved is not None
+    assert unobserved.blocks is None, "still the newest that is known"
+    dead = sent.delta(frame(0, [], None, state="restarting"), Detail(), 0.2)
+    assert dead is not None
+    assert dead.blocks == []
+    again = sent.delta(frame(0, [], None, state="restarting", error="x"), Detail(), 0.3)
+    assert again is not None
+    assert again.blocks is None, "said once"
+    back = sent.delta(frame(1, [], OWNED, incarnation=2, kv=Kv(total=8, used=2)), Detail(), 0.4)
+    assert back is not None
+    assert back.blocks == OWNED
+
+
+def test_the_blocks_of_a_new_life_come_whole() -> None:
+    sent = SentReplica()
+    sent.delta(frame(9, [], OWNED), Detail(), 0.0)
+    delta = sent.delta(frame(1, [], OWNED, incarnation=1), Detail(), 0.1)
+    assert delta is not None
+    assert delta.blocks == OWNED
+
+
+async def test_a_replica_that_dies_takes_its_map_along() -> None:
+    async with running_fleet(replicas=1, held=True) as bench:
+        observer = bench.fleet.observe("r0", 1_000.0, blocks=True)
+        sent = SentReplica()
+        bench.submit(4, 55)
+        await bench.step_until("r0", lambda: bench.fleet.frame("r0").blocks and bench.fleet.frame("r0").rows)
+        first = sent.delta(bench.fleet.frame("r0"), Detail(), 0.0)
+        assert first is not None
+        assert first.blocks
+        bench.launcher.load_gate.clear()
+        bench.launcher.now("r0").kill()
+        await until(lambda: bench.fleet.replica("r0").state == "restarting")
+        dead = sent.delta(bench.fleet.frame("r0"), Detail(), 0.1)
+        assert dead is not None
+        assert (dead.blocks, dead.order) == ([], [])
+        observer.close()

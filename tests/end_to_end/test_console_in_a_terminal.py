@@ -52,6 +52,7 @@ def test_inject_watch_drain_and_leave(
 
         # I injects a chat profile; its effect is predicted before it is done.
         terminal.send("I")
+        terminal.wait_for(r"the server's prediction")
         terminal.wait_for(r"about \d+ chat requests")
         apply(terminal)
 

@@ -82,3 +82,24 @@ def test_without_others_the_queue_is_held_and_that_is_a_warning() -> None:
 def test_a_nearly_full_rest_is_a_warning() -> None:
     assert not predict(facts(), Drain()).warnings
     assert any("nearly full" in line for line in predict(facts(others_kv_used=185), Drain()).warnings)
+
+
+def test_what_does_not_fit_elsewhere_is_said_to_wait() -> None:
+    """15 blocks are free there, the 10 requests that move need 40."""
+    effect = predict(facts(others_kv_used=185, waiting=10, waiting_blocks=40), Drain())
+    assert "the remaining replicas have no room for all: about 7 requests will wait there" in effect.summary
+    assert not any("KV use" in line for line in effect.summary)
+    assert effect.numbers["fleet_kv_ratio_after"] == pytest.approx(225 / 200)
+
+
+def test_a_stalled_replica_is_said_not_to_obey_yet() -> None:
+    assert predict(facts(stalled=True), Drain(mode="cancel")).warnings == [
+        "r0 is stalled: nothing is cancelled and nothing moves before it answers or its process ends"
+    ]
+    assert "nothing finishes" in predict(facts(stalled=True), Drain()).warnings[0]
+
+
+def test_the_refusal_names_the_option_that_overrides_it() -> None:
+    denied = judge(facts(other_ready=[]), Drain())
+    assert denied is not None
+    assert denied.detail.endswith("--force overrides this")

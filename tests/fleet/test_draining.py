@@ -168,3 +168,11 @@ async def test_a_drain_survives_the_death_of_its_replica() -> None:
         assert {bench.submit().replica for _ in range(3)} == {"r1"}
         bench.fleet.undrain("r0")
         assert bench.fleet.ready_replicas() == ["r0", "r1"]
+
+
+async def test_stopping_ends_replicas_that_still_load_at_once() -> None:
+    """They hear nothing while they load, so there is nothing to wait for."""
+    async with running_fleet(replicas=2, loaded=False) as bench:
+        await until(lambda: len(bench.launcher.lives) == 2)
+        await bench.fleet.stop()
+        assert [await bench.launcher.now(each).wait() for each in ("r0", "r1")] == [-9, -9]

@@ -234,7 +234,9 @@ async def test_what_the_fleet_refuses_for_size_says_both_numbers(gateway: Gatewa
     gateway.fleet.refuse_with = Refusal(problem)
     error = await refused(gateway, TEXT, text(prompt=[5] * 1999))
     assert error["message"] == "The request can never fit. (prompt_tokens 1,999, pool_tokens 512)"
-    assert error["code"] == "never_fits"
+    assert (error["code"], error["param"]) == ("never_fits", "prompt")
+    error = await refused(gateway, CHAT, chat())
+    assert (error["code"], error["param"]) == ("never_fits", "messages")
 
 
 @pytest.mark.parametrize(("status", "kind"), [(429, "rate_limit_error"), (503, "server_error")])
@@ -276,6 +278,10 @@ async def test_content_type(gateway: Gateway) -> None:
         error = await refused(gateway, CHAT, chat(), 415, **{"content-type": kind})
         assert error["code"] == "unsupported_media_type"
     response = await gateway.post(CHAT, chat(n=2), **{"content-type": "Application/JSON; charset=utf-8"})
+    assert response.status_code == 400
+    error = await refused(gateway, CHAT, chat(), 415, **{"content-encoding": "gzip"})
+    assert "Content-Encoding" in error["message"]
+    response = await gateway.post(CHAT, chat(n=2), **{"content-encoding": "Identity"})
     assert response.status_code == 400
 
 

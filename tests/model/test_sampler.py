@@ -97,3 +97,12 @@ def test_a_broken_row_harms_no_other() -> None:
 
 def test_a_tiny_temperature_is_greedy() -> None:
     assert draws(torch.tensor([1.0, 1.1, 0.9]), Sampling(temperature=1e-30, seed=2), 20).keys() == {1}
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 5e-324, 1e-45, 1e-20, 9e-6])
+@pytest.mark.parametrize(("top_p", "top_k"), [(1.0, 0), (0.9, 0), (1.0, 5)])
+def test_a_temperature_next_to_nothing_is_greedy(temperature: float, top_p: float, top_k: int) -> None:
+    torch.manual_seed(1)
+    logits = torch.randn(1, 50)
+    parameters = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, seed=3)
+    assert draws(logits[0], parameters, 20) == {int(logits[0].argmax()): 20}

@@ -47,6 +47,8 @@ class ScriptedRunner:
         self.closed = False
         #: How long a step takes.
         self.pace_s = 0.0
+        #: A step has been asked for and is not allowed yet.
+        self.waiting_for_permission = False
         self._held = False
         self._permits = threading.Semaphore(0)
 
@@ -61,8 +63,11 @@ class ScriptedRunner:
         self._permits.release(1)
 
     def execute(self, plan: Plan) -> dict[str, int]:
-        if self._held and not self._permits.acquire(timeout=GATE_TIMEOUT_S):
-            raise RuntimeError("the test never let this step run")
+        if self._held:
+            self.waiting_for_permission = True
+            if not self._permits.acquire(timeout=GATE_TIMEOUT_S):
+                raise RuntimeError("the test never let this step run")
+            self.waiting_for_permission = False
         time.sleep(self.pace_s)
         self.steps += 1
         if self.error is not None:

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 from infer_console.state.picture import Link, ReplicaPicture
+from infer_console.ui.screens.action import ActionScreen
 from infer_engine.protocol import (
     Cancel,
     Command,
@@ -69,7 +70,7 @@ async def test_parameters_are_edited_and_asked_about_again() -> None:
         await driven.press("j")
         await open_on(driven, "D", "Drain r2")
         await driven.press("right")
-        await driven.wait_for("destroys work")
+        await driven.wait_for("loses work")
         await driven.press("down", "4", "5", "s")
         await driven.wait(
             "the new question",
@@ -87,7 +88,9 @@ async def test_what_destroys_work_waits_for_a_second_word() -> None:
         await driven.press("right", "enter")
         assert driven.collector.applied == []
         assert "▸[ Close ]" in driven.text
-        await driven.press("right", "enter")
+        await driven.press("right")
+        await driven.wait_for("the server's prediction")
+        await driven.press("enter")
         await driven.wait("the command", lambda: driven.collector.applied)
 
 
@@ -97,7 +100,9 @@ async def test_force_wants_the_id_typed() -> None:
         await open_on(driven, "D", "Drain r2")
         await driven.press("down", "down", "down", "space")
         await driven.wait_for("type the id")
-        await driven.press("up", "up", "up", "up", "enter")
+        await driven.press("up", "up", "up", "up")
+        await driven.wait_for("the server's prediction")
+        await driven.press("enter")
         await driven.wait_for("with the id r2 typed to confirm")
         assert driven.collector.applied == []
         await driven.press("down", "down", "down", "down", "down")
@@ -105,7 +110,9 @@ async def test_force_wants_the_id_typed() -> None:
         while "▸ force" not in driven.text:
             await driven.press("up")
         await driven.type("r2")
-        await driven.press("down", "down", "down", "enter")
+        await driven.press("down", "down", "down")
+        await driven.wait_for("the server's prediction")
+        await driven.press("enter")
         await driven.wait("the command", lambda: driven.collector.applied)
         command = driven.collector.applied[0][0]
         assert isinstance(command, Drain)
@@ -121,7 +128,12 @@ async def test_headroom_by_arrows_and_digits_for_one_or_all() -> None:
         await driven.wait_for("12%")
         await driven.type("25")
         await driven.press("down", "down", "down", "right")
-        await driven.wait_for("Headroom all replicas")
+        await driven.wait_for("Headroom: all 8 replicas")
+        assert "▸[ Close ]" in driven.text
+        await driven.press("enter")
+        assert driven.collector.applied == []
+        await driven.press("right")
+        await driven.wait_for("the server's prediction")
         await driven.press("enter")
         await driven.wait("the command", lambda: driven.collector.applied)
         command, target = driven.collector.applied[0]
@@ -142,7 +154,9 @@ async def test_a_value_that_does_not_fit_is_named() -> None:
 async def test_inject_and_stop() -> None:
     async with drive(pictures.quiet()) as driven:
         await open_on(driven, "I", "Inject test traffic")
-        await driven.press("down", "right", "down", "right", "enter")
+        await driven.press("down", "right", "down", "right")
+        await driven.wait_for("the server's prediction")
+        await driven.press("enter")
         await driven.wait("the command", lambda: driven.collector.applied)
         command, _ = driven.collector.applied[0]
         assert isinstance(command, Inject)
@@ -261,3 +275,64 @@ async def test_user_text_never_stands_in_a_dialog() -> None:
         ]
         assert box
         assert not any("acme" in line for line in box)
+
+
+@pytest.mark.parametrize("key", ["H", "D"])
+async def test_without_a_cursor_nothing_is_done_to_the_whole_fleet(key: str) -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("slash", "z", "z", "enter", key)
+        await driven.wait_for("no replica is selected; j and k move the cursor")
+        assert driven.collector.commands == []
+
+
+async def test_headroom_as_it_is_changes_nothing_and_starts_on_close() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "H", "Headroom r2")
+        assert "more headroom admits fewer, less admits more" in driven.text
+        assert "no change" in driven.text
+        assert "▸[ Close ]" in driven.text
+        await driven.press("enter")
+        assert driven.collector.applied == []
+        await driven.press("up", "right")
+        while "▸ headroom" not in driven.text:
+            await driven.press("up")
+        await driven.press("right")
+        await driven.wait_for("11%")
+        assert "no change" not in driven.text
+        assert "▸[ Headroom r2 ]" in driven.text
+
+
+async def test_a_drain_that_cancels_at_its_deadline_loses_work() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "D", "Drain r2")
+        assert "reversible" in driven.text
+        await driven.press("down", "down", "right")
+        assert "loses work" in driven.text
+        assert "▸[ Close ]" in driven.text
+
+
+async def test_a_refusal_does_not_outlast_a_prediction_that_succeeds() -> None:
+    def refuse(command: Command, target: str | None) -> CommandResult | Problem:
+        if command.dry_run:
+            return CommandResult(operation=None, effect=Effect(summary=["fine again"]))
+        return Problem(status=409, code="last_ready", title="The last ready replica.")
+
+    async with drive(pictures.incident()) as driven:
+        driven.collector.answer = refuse
+        await driven.press("j")
+        await open_on(driven, "D", "Drain r2")
+        await driven.press("enter")
+        await driven.wait_for("▲ The last ready replica.")
+        screen = driven.screen
+        assert isinstance(screen, ActionScreen)
+        screen.ask()
+        await driven.wait("the refusal gone", lambda: "The last ready replica" not in driven.text)
+        assert "fine again" in driven.text
+
+
+async def test_the_title_names_the_whole_fleet() -> None:
+    async with drive(pictures.quiet()) as driven:
+        await open_on(driven, "I", "Inject test traffic: the whole fleet")
+        assert "TTFT p99 –" in driven.text

@@ -152,3 +152,15 @@ async def test_quit_does_not_ask_for_test_traffic() -> None:
     async with drive(pictures.small(), embedded=True) as driven:
         await driven.press("q")
         assert driven.app.return_code == 0
+
+
+async def test_a_filter_moves_the_cursor_and_gives_it_back() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        assert any(line.startswith("▸▲r2") for line in driven.lines)
+        await driven.press("slash", "r", "5", "enter")
+        assert any(line.startswith("▸△r5") for line in driven.lines)
+        await driven.press("H")
+        await driven.wait_for("Headroom r5")
+        await driven.press("escape", "escape")
+        await driven.wait("the cursor back", lambda: any(line.startswith("▸▲r2") for line in driven.lines))

@@ -3,10 +3,11 @@
 import msgspec
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.view.layout import Want, allot, rule, window
-from infer_console.view.look import Cursor, Look
+from infer_console.view.look import Cursor, Look, Size
 from infer_console.view.order import fleet_order, pane_ids, queue, roster
 from infer_console.view.owners import LETTERS, OwnerLetters
 from infer_console.view.row import Line, overlay, plain
+from infer_console.view.screens import replica_screen
 from infer_console.view.streams import StreamSlots, grid
 from infer_console.view.table import Cell, Column, fit_columns
 from support import pictures
@@ -36,6 +37,29 @@ def test_cursor_that_nobody_moved_is_on_the_first() -> None:
     assert cursor.id == "x"
     cursor.follow([])
     assert cursor.id is None
+
+
+def test_cursor_hidden_by_a_filter_stands_on_the_nearest_and_comes_back() -> None:
+    every = ["a", "b", "c", "d", "e"]
+    cursor = Cursor()
+    cursor.move(every, 1)
+    cursor.follow(["a", "d", "e"], every)
+    assert (cursor.id, cursor.index) == ("a", 0)
+    cursor.follow(["d", "e"], every)
+    assert cursor.id == "d"
+    cursor.follow([], every)
+    assert cursor.id is None
+    cursor.follow(["e"], every)
+    assert cursor.id == "e"
+    cursor.follow(every, every)
+    assert cursor.id == "b"
+    cursor.follow(["a", "d"], every)
+    cursor.move(["a", "d"], 1)
+    cursor.follow(every, every)
+    assert cursor.id == "d", "moved by the operator: it stays"
+    cursor.follow(["a"], every)
+    cursor.follow([], ["b", "c"])
+    assert cursor.id is None, "what has left is nobody's stand-in"
 
 
 def test_cursor_stops_at_the_ends() -> None:
@@ -94,9 +118,34 @@ def test_letters_stay_while_a_request_runs() -> None:
     assert letters.mark("r0", "c") == kept
     assert letters.mark("r0", "d").letter == "D"
     assert letters.mark("r0", "a").letter == "+"
+    letters.update("r0", ["d"], ["c", "d"])
+    assert letters.mark("r0", "c") == kept, "preempted, but still seen"
     letters.update("r0", [f"n{number}" for number in range(len(LETTERS) + 5)])
     marks = {letters.mark("r0", f"n{number}").letter for number in range(len(LETTERS))}
     assert len(marks) == len(LETTERS)
+
+
+def test_small_letters_come_last_and_pairs_after_them() -> None:
+    letters = OwnerLetters()
+    owners = [f"n{number}" for number in range(28)]
+    letters.update("r0", owners)
+    shown = [letters.mark("r0", owner).letter for owner in owners]
+    assert "".join(shown[:26]).isupper()
+    assert "".join(shown[26:]).islower()
+    letters.update("r0", owners[5:])
+    letters.update("r0", [*owners[5:], "x", "y"])
+    fresh = {letters.mark("r0", owner).letter for owner in ("x", "y")}
+    assert fresh <= set("ABCDE")
+    assert not {letter.lower() for letter in fresh} & set(shown[26:])
+
+
+def test_letters_outlive_a_roster_that_is_not_there() -> None:
+    picture, look = pictures.incident(), Look(replica="r2")
+    replica_screen(picture, look, Size(120, 36), pictures.NOW)
+    mark = look.owners.mark("r2", "7e0b12")
+    bare = ReplicaPicture(picture.replicas["r2"].status)
+    replica_screen(pictures.incident(replicas={"r2": bare}), look, Size(120, 36), pictures.NOW)
+    assert look.owners.mark("r2", "7e0b12") == mark
 
 
 def test_columns_go_by_need() -> None:

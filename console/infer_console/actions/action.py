@@ -11,10 +11,14 @@ from infer_console.actions.params import Given, Param, ParamError, Value, Values
 from infer_console.state.link import STALE_AFTER_S
 from infer_console.state.picture import Picture
 
-#: safe: takes nothing from anybody. undoable: can be taken back. destructive: somebody's work is lost.
-Danger = Literal["safe", "undoable", "destructive"]
+#: safe: takes nothing from anybody. reversible: can be taken back. destructive: somebody's work is lost.
+Danger = Literal["safe", "reversible", "destructive"]
 #: What an action is opened on. ``replica or fleet``: on one replica, or on all when no target is given.
 TargetKind = Literal["replica", "request", "fleet", "replica or fleet"]
+
+
+def _never(_picture: Picture, _target: str | None, _values: Values) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ class Action:
     effect: Callable[[Picture, str | None, Values], list[str]]
     #: Why it cannot be done to this target in its present state; None when it can.
     refusal: Callable[[Picture, str | None], str | None]
+    #: Whether it would leave everything as it is.
+    unchanged: Callable[[Picture, str | None, Values], bool] = _never
     #: Allowed on an old view: it reduces risk. The dialog then says how old the view is.
     when_stale: bool = False
 

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from infer_engine.protocol import Command, SetHeadroom, Tier
+from infer_engine.protocol import Command, Kv, SetHeadroom, Tier
 
 from infer_console.actions.action import REASON, Action, number, text
 from infer_console.actions.params import Amount, Param, Values, show_duration
@@ -34,8 +34,35 @@ def _refuse(picture: Picture, target: str | None) -> str | None:
 
 def new_limit(total: int, amount: Amount) -> int:
     """The mark, in blocks, that leaves ``amount`` free of a pool of ``total``; never below 0."""
-    headroom = amount.blocks if amount.blocks is not None else round(total * (amount.percent or 0.0) / 100)
-    return max(0, total - headroom)
+    if amount.blocks is not None:
+        return max(0, total - amount.blocks)
+    # As the engine rounds; the last term is for shares that floats cannot hold.
+    return max(0, int(total * (100.0 - (amount.percent or 0.0)) / 100.0 + 1e-9))
+
+
+def present_headroom(kv: Kv) -> str | None:
+    """The headroom as an operator would type it: a whole percentage where that is the same mark, else blocks;
+    None where the pool is not known."""
+    if not kv.total or kv.admit_limit is None:
+        return None
+    share = round(100 * (1 - kv.admit_limit / kv.total))
+    same = new_limit(kv.total, Amount(percent=float(share))) == kv.admit_limit
+    return f"{share}%" if same else f"{kv.total - kv.admit_limit}b"
+
+
+def _unchanged(picture: Picture, target: str | None, values: Values) -> bool:
+    amount = values.get("headroom")
+    if not isinstance(amount, Amount):
+        return False
+    shown = [each.status.kv for name, each in picture.replicas.items() if target in (None, name)]
+    return bool(shown) and all(
+        kv.total is not None and new_limit(kv.total, amount) == _mark(kv, text(values, "tier"))
+        for kv in shown
+    )
+
+
+def _mark(kv: Kv, tier: str) -> int | None:
+    return kv.batch_limit if tier == "batch" else kv.admit_limit
 
 
 def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
@@ -56,7 +83,7 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
 
 def _replica_effect(name: str, shown: ReplicaPicture, amount: Amount, tier: str) -> list[str]:
     kv = shown.status.kv
-    old = kv.batch_limit if tier == "batch" else kv.admit_limit
+    old = _mark(kv, tier)
     if kv.total is None or old is None:
         return [f"{name}: its pool is not known yet"]
     new = new_limit(kv.total, amount)
@@ -74,7 +101,7 @@ HEADROOM = Action(
     key="H",
     name="headroom",
     title="Headroom",
-    danger="undoable",
+    danger="reversible",
     target="replica or fleet",
     capability="headroom",
     params=(
@@ -82,7 +109,7 @@ HEADROOM = Action(
             name="headroom",
             kind="amount",
             label="headroom",
-            hint="like 10% or 50b: more headroom admits fewer, less admits more",
+            hint="10% or 50b; more headroom admits fewer, less admits more",
         ),
         Param(
             name="tier", kind="choice", label="tier", default="interactive", choices=("interactive", "batch")
@@ -101,4 +128,5 @@ HEADROOM = Action(
     build=_build,
     effect=_effect,
     refusal=_refuse,
+    unchanged=_unchanged,
 )

@@ -100,7 +100,7 @@ INJECT = Action(
 
 STOP_INJECT = Action(
     key="I",
-    name="stop-inject",
+    name="inject-stop",
     title="Stop test traffic",
     danger="safe",
     target="fleet",

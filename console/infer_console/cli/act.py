@@ -66,11 +66,11 @@ async def _send(
     if arguments.json:
         print_json({"version": 1, "operation": result.operation, "effect": result.effect})
     else:
-        _print_result(action, result)
+        _print_result(result)
     return code
 
 
-def _print_result(action: Action, result: CommandResult) -> None:
+def _print_result(result: CommandResult) -> None:
     from infer_console.cli.output import print_line
 
     operation = result.operation
@@ -79,7 +79,7 @@ def _print_result(action: Action, result: CommandResult) -> None:
             print_line(line)
         return
     message = f": {operation.message}" if operation.message else ""
-    print_line(f"{operation.id} {action.name} {operation.target} {operation.phase}{message}")
+    print_line(f"{operation.id} {operation.kind} {operation.target} {operation.phase}{message}")
 
 
 async def follow(client: "EngineClient", operation: Operation) -> tuple[Operation, int]:

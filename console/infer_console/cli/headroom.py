@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from infer_engine.protocol import PROTOCOL_VERSION, Replica
+from infer_engine.protocol import PROTOCOL_VERSION, Kv, Replica
 
 from infer_console.actions.headroom import HEADROOM
 from infer_console.cli import codes
@@ -71,11 +71,18 @@ def _print(replicas: Iterable[Replica]) -> None:
                 count(replica.kv.total),
                 count(replica.kv.used),
                 *_mark(replica.kv.total, replica.kv.admit_limit),
-                *_mark(replica.kv.total, replica.kv.batch_limit),
+                *_mark(replica.kv.total, _batch_mark(replica.kv)),
             ]
             for replica in replicas
         ],
     )
+
+
+def _batch_mark(kv: Kv) -> int | None:
+    """Batch is never admitted beyond the interactive mark, wherever its own is."""
+    if kv.batch_limit is None or kv.admit_limit is None:
+        return kv.batch_limit
+    return min(kv.batch_limit, kv.admit_limit)
 
 
 def _mark(total: int | None, limit: int | None) -> tuple[str, str, str]:

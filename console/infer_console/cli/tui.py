@@ -6,10 +6,18 @@ import sys
 import threading
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from infer_console.cli import codes
-from infer_console.connect import HELP, ConnectError, Target, contexts_path, engine_installed, resolve
+from infer_console.connect import (
+    HELP,
+    ConnectError,
+    Target,
+    contexts_path,
+    engine_installed,
+    find_embedded,
+    resolve,
+)
 
 if TYPE_CHECKING:
     from infer_console.collector import Collector
@@ -20,7 +28,7 @@ SLOW_END_S = 1.0
 
 
 def tui_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--read-only", action="store_true", help="look only: nothing can be changed")
+    read_only_option(parser, default=False)
     parser.add_argument(
         "--fps",
         type=_fps,
@@ -30,14 +38,20 @@ def tui_arguments(parser: ArgumentParser) -> None:
     )
 
 
+def read_only_option(parser: ArgumentParser, default: bool | str) -> None:
+    parser.add_argument(
+        "--read-only", action="store_true", default=default, help="look only: nothing can be changed"
+    )
+
+
 def run_tui(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":
         complain("the console needs a terminal that can draw; for scripts: infer-console status --json")
         return codes.USAGE
     try:
-        target = resolve(arguments.connect)
+        target = resolve(arguments.connect) or find_embedded()
     except ConnectError as error:
         complain(str(error))
         return codes.USAGE
@@ -47,6 +61,10 @@ def run_tui(arguments: Namespace) -> int:
         complain(HELP.format(contexts=contexts_path()))
         return codes.USAGE
     return _embed(arguments)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 def _watch(target: Target, arguments: Namespace) -> int:

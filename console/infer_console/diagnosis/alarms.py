@@ -2,14 +2,18 @@
 The replica is in its own field, not in the text.
 
 A rule that lacks a number stays silent: unknown is neither good nor bad. ``since_s`` is the memory's to add.
+An action is one short clause: it is shown whole, whatever becomes of the text.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
+import msgspec
 from infer_engine.protocol import Alarm, Replica
 
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.state.series import kv_used_ratio
+from infer_console.view.format import age
 
 #: Waiting longer than this for KV memory is an incident, not a queue.
 LONG_WAIT_S = 5.0
@@ -19,6 +23,12 @@ PREEMPTIONS_PER_MIN = 1.0
 SLOW_TTFT_S = 2.0
 #: A TTFT is queueing's fault when its p99 is at least this share queue wait.
 QUEUE_SHARE = 0.5
+#: An admission this lately after a wait of at least so long is queueing that goes on.
+LATELY_S, LATE_WAIT_S = 10.0, 0.5
+#: Events looked at for that, newest first.
+MAX_EVENTS = 200
+
+LINK_LOST = "link_lost"
 
 Rule = Callable[[Picture], Iterator[Alarm]]
 
@@ -26,7 +36,24 @@ Rule = Callable[[Picture], Iterator[Alarm]]
 def find_alarms(picture: Picture) -> tuple[Alarm, ...]:
     """All alarms of a picture, critical ones first, else in the rules' order."""
     found = [alarm for rule in RULES for alarm in rule(picture)]
-    return tuple(sorted(found, key=lambda alarm: alarm.severity != "critical"))
+    found.sort(key=lambda alarm: alarm.severity != "critical")
+    if picture.link.state != "lost":
+        return tuple(found)
+    # What was true of a server that cannot be reached may be so no longer, and nothing can be done there.
+    then = [msgspec.structs.replace(alarm, text=f"as of then: {alarm.text}", action=None) for alarm in found]
+    return link_lost(picture), *then
+
+
+def link_lost(picture: Picture) -> Alarm:
+    age_s = picture.link.age_s
+    lasts = f" for {age(age_s)}" if age_s is not None else ""
+    why = f" ({picture.link.message})" if picture.link.message else ""
+    return Alarm(
+        rule=LINK_LOST,
+        severity="critical",
+        text=f"server not reachable{lasts}; the view is old{why}",
+        action="the console goes on trying",
+    )
 
 
 def no_ready_replica(picture: Picture) -> Iterator[Alarm]:
@@ -34,13 +61,22 @@ def no_ready_replica(picture: Picture) -> Iterator[Alarm]:
         return
     states = [each.status.state for each in picture.replicas.values()]
     loading = "starting" in states or "restarting" in states
+    if is_stopping(picture):
+        action = None
+    elif loading:
+        action = "wait for it to load"
+    elif "drained" in states or "draining" in states:
+        action = "undrain a replica (U)"
+    else:
+        action = "see the engine's log"
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     held = f"; {len(picture.held)} requests held at the gateway" if picture.held else ""
+    stopping = "the server is stopping; " if is_stopping(picture) else ""
     yield Alarm(
         rule="no_ready_replica",
         severity="warning" if loading else "critical",
-        text=f"no replica is ready ({counted}): new requests wait or are refused{held}",
-        action="wait for it to load" if loading else "undrain a replica (U)",
+        text=f"{stopping}no replica is ready ({counted}): new requests wait or are refused{held}",
+        action=action,
     )
 
 
@@ -65,8 +101,9 @@ def replica_restarting(picture: Picture) -> Iterator[Alarm]:
                 rule="replica_restarting",
                 severity="warning",
                 replica=name,
-                text=f"restarting, incarnation {replica.incarnation}{why}",
-                action="its requests go on elsewhere; wait for ready",
+                text=f"restarting, incarnation {replica.incarnation}{why}; its requests that had sent nothing"
+                " move, the others ended with replica_lost",
+                action="wait for ready",
             )
 
 
@@ -135,7 +172,7 @@ def kv_nearly_full(picture: Picture) -> Iterator[Alarm]:
                 replica=name,
                 text=f"KV {ratio:.0%}: {replica.kv.used} of {replica.kv.total} blocks used;"
                 " next is preemption",
-                action="raise headroom (H) to admit fewer, or drain (D)",
+                action="raise headroom (H), or drain (D)",
             )
 
 
@@ -148,36 +185,64 @@ def preempting(picture: Picture) -> Iterator[Alarm]:
                 severity="warning",
                 replica=name,
                 text=f"preempting {rate:.0f}/min: work is thrown away and done again{_pool(replica)}",
-                action="raise headroom (H): admit fewer, so that those running have room to grow",
+                action="raise headroom (H)",
             )
 
 
 def slow_ttft(picture: Picture) -> Iterator[Alarm]:
-    """TTFT regressions point at queueing first; say so only where the queue wait is the evidence."""
+    """TTFT regressions point at queueing first; say so only where the queue wait is the evidence, and where
+    somebody queues now: the percentiles remember a minute."""
     for name, replica in _each(picture):
         ttft_s, wait_s = replica.ttft_s.p99, replica.queue_wait_s.p99
         if ttft_s is None or wait_s is None or ttft_s <= SLOW_TTFT_S or wait_s < QUEUE_SHARE * ttft_s:
             continue
+        if not replica.waiting and not _waited_lately(picture, name):
+            continue
+        measured = f"TTFT p99 {ttft_s:.1f}s, queue wait p99 {wait_s:.1f}s over the last minute"
+        cause, action = _prefill_bound(replica), "shorter prompts, or add capacity"
+        if cause is None:
+            cause, action = "queueing, not compute", "see its queue and KV (enter)"
         yield Alarm(
-            rule="slow_ttft",
-            severity="warning",
-            replica=name,
-            text=f"TTFT p99 {ttft_s:.1f}s, queue wait p99 {wait_s:.1f}s: queueing, not compute",
-            action="look at its queue and KV (enter)",
+            rule="slow_ttft", severity="warning", replica=name, text=f"{measured}: {cause}", action=action
         )
+
+
+def _waited_lately(picture: Picture, replica: str) -> bool:
+    """Whether somebody was admitted within the last seconds who had waited."""
+    return any(
+        event.kind == "admit"
+        and event.replica == replica
+        and (event.wait_s or 0.0) >= LATE_WAIT_S
+        and picture.at - event.at <= LATELY_S
+        for event in islice(reversed(picture.events), MAX_EVENTS)
+    )
+
+
+def _prefill_bound(replica: Replica) -> str | None:
+    """The step and its budget, where that is what most wait for."""
+    reasons = {name: count for name, count in replica.waiting_reasons.items() if name != "behind"}
+    if not reasons or max(reasons, key=lambda name: reasons[name]) != "token_budget":
+        return None
+    waits = f"prefill-bound: {reasons['token_budget']} wait for the step's token budget"
+    step = replica.step
+    if step is None:
+        return waits
+    took = f" in {step.duration_s * 1000:.0f} ms" if step.duration_s is not None else ""
+    tokens = step.decode_tokens + step.prefill_tokens
+    return f"{waits} (last step {tokens} of {step.token_budget} tokens{took})"
 
 
 def draining(picture: Picture) -> Iterator[Alarm]:
     for name, replica in _each(picture):
         if replica.state == "draining":
-            left = f"{replica.running} running" if replica.running is not None else "requests"
-            held = f", {replica.kv.used} blocks held" if replica.kv.used is not None else ""
+            left = f"{replica.running} running" if replica.running is not None else "some requests"
+            held = f", {replica.kv.used} blocks still held" if replica.kv.used is not None else ""
             yield Alarm(
                 rule="draining",
                 severity="warning",
                 replica=name,
-                text=f"draining: {left}{held} left",
-                action="undrain (U) takes it back",
+                text=f"draining{_draining_for(picture, name)}: {left}{held}",
+                action=None if is_stopping(picture) else "undrain (U) takes it back",
             )
         elif replica.state == "drained":
             yield Alarm(
@@ -185,8 +250,20 @@ def draining(picture: Picture) -> Iterator[Alarm]:
                 severity="warning",
                 replica=name,
                 text="drained: it takes no requests",
-                action="undrain (U) brings it back",
+                action=None if is_stopping(picture) else "undrain (U) brings it back",
             )
+
+
+def is_stopping(picture: Picture) -> bool:
+    """Whether the server is on its way down: it stops all its replicas, an operator stops none."""
+    return any(each.status.state == "stopping" for each in picture.replicas.values())
+
+
+def _draining_for(picture: Picture, replica: str) -> str:
+    for operation in reversed(picture.operations):
+        if (operation.kind, operation.target) == ("drain", replica) and operation.ended_at is None:
+            return f" for {age(picture.at - operation.started_at)}"
+    return ""
 
 
 #: In the order in which they are shown.
@@ -235,5 +312,5 @@ def _head(shown: ReplicaPicture) -> str:
 def _room(replica: Replica) -> str:
     headroom, kv = replica.waiting_reasons.get("headroom", 0), replica.waiting_reasons.get("kv", 0)
     if headroom > kv:
-        return "lower headroom (H) to admit more, or add capacity"
-    return "add capacity, or cancel (X) what holds the most blocks"
+        return "lower headroom (H), or add capacity"
+    return "cancel (X) the largest, or add capacity"

@@ -43,6 +43,8 @@ class ReplicaFold:
     def apply(self, frame: ReplicaFrame) -> None:
         self.step, self.at = frame.step, frame.at
         if frame.status is not None:
+            if self._status is not None and frame.status.incarnation != self._status.incarnation:
+                self._blocks = None  # those of a life that is over
             self._status = frame.status
         if frame.rows or frame.removed:
             self._patch_rows(frame.rows or [], frame.removed)
@@ -51,8 +53,10 @@ class ReplicaFold:
         if frame.rows or frame.removed or frame.order is not None:
             self._order = tuple(request for request in self._wanted_order if request in self._rows)
         self._fit_blocks()
-        if frame.blocks is not None:
+        if frame.blocks:
             self._patch_blocks(frame)
+        elif frame.blocks is not None:
+            self._blocks = None  # the server does not know them any more
         self._picture = None
 
     def _patch_rows(self, rows: list[RequestRow], removed: list[str]) -> None:

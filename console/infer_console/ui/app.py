@@ -7,13 +7,14 @@ import traceback
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+from textual import events
 from textual.app import App
-from textual.binding import Binding
 from textual.filter import LineFilter
 from textual.message import Message
 from textual.timer import Timer
 
 from infer_console.actions import registry
+from infer_console.actions.headroom import present_headroom
 from infer_console.state.picture import Picture
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
@@ -21,6 +22,7 @@ from infer_console.ui.backpressure import queued_writes
 from infer_console.ui.leaving import EndingSignals, TerminalGuard
 from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
 from infer_console.ui.ports import CollectorPort
+from infer_console.ui.quick_keys import as_typed, keep_escape
 from infer_console.ui.screens.action import ActionScreen
 from infer_console.ui.screens.base import ConsoleScreen, Interest, PaintedScreen
 from infer_console.ui.screens.fleet import FleetScreen
@@ -30,7 +32,6 @@ from infer_console.ui.screens.streams import StreamsScreen
 from infer_console.ui.themes import Theme, fitting_theme, load_themes
 from infer_console.view.alarms import ordered_alarms
 from infer_console.view.dialog import question_rows
-from infer_console.view.format import percent
 from infer_console.view.look import Look, ScreenName
 from infer_console.view.order import pane_ids
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 NOTICE_S = 4.0
 #: The clock and the age of the view go on by themselves.
 HEARTBEAT_S = 1.0
+LEAVE_KEYS = ("ctrl+c", "ctrl+q")
 
 
 class Woken(Message):
@@ -52,10 +54,6 @@ class ConsoleApp(App[int]):
 
     ENABLE_COMMAND_PALETTE = False
     SCREENS = {"fleet": FleetScreen, "replica": ReplicaScreen, "streams": StreamsScreen}  # noqa: RUF012
-    BINDINGS = [  # noqa: RUF012
-        Binding("ctrl+c", "leave", show=False, priority=True),
-        Binding("ctrl+q", "leave", show=False, priority=True),
-    ]
 
     def __init__(
         self,
@@ -68,6 +66,7 @@ class ConsoleApp(App[int]):
     ) -> None:
         # Our styles are the terminal's: Textual need not convert them.
         super().__init__(ansi_color=True)
+        keep_escape()
         self.collector = collector
         self.look = Look()
         self.output_filter = OutputFilter()
@@ -86,6 +85,21 @@ class ConsoleApp(App[int]):
         self._next_frame: Timer | None = None
         self._alarm = -1
         self._interest: Interest | None = None
+
+    # --- keys
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys go to the screen that is on top when their turn comes, and each is done with before the next.
+        Several may come in one read, and Textual would give them all to the screen that was there first."""
+        if not isinstance(event, events.Key):
+            await super().on_event(event)
+        elif event.key in LEAVE_KEYS:
+            self.leave()
+        else:
+            for key in as_typed(event):
+                screen = self.screen_stack[-1] if self.screen_stack else None
+                if isinstance(screen, PaintedScreen):
+                    await screen.press(key)
 
     # --- what the screens ask
 
@@ -157,9 +171,6 @@ class ConsoleApp(App[int]):
         screen = self.screen_stack[-1] if self.screen_stack else None
         if isinstance(screen, PaintedScreen):
             screen.paint()
-
-    def action_leave(self) -> None:
-        self.leave()
 
     def leave(self) -> None:
         """Leave, but ask first where the engine ends too and others than test traffic would lose their
@@ -274,11 +285,14 @@ class ConsoleApp(App[int]):
             return
         picture = self.collector.picture
         if name == "inject" and picture.fleet is not None and picture.fleet.traffic.running:
-            name = "stop-inject"
+            name = "inject-stop"
         action = registry.action(name)
         target = {"replica": replica, "replica or fleet": replica, "request": request}.get(action.target)
-        if target is None and action.target in ("replica", "request"):
-            self.say(f"no {action.target} is selected (it may just have ended); j and k move the cursor")
+        if target is None and action.target != "fleet":
+            kind, why = (
+                ("request", " (it may just have ended)") if action.target == "request" else ("replica", "")
+            )
+            self.say(f"no {kind} is selected{why}; j and k move the cursor")
             return
         refusal = action.allowed(picture, target)
         if refusal is not None:
@@ -292,9 +306,7 @@ class ConsoleApp(App[int]):
             return {}
         replica = self.collector.picture.replicas.get(target or "")
         kv = replica.status.kv if replica is not None else None
-        if kv is None or not kv.total or kv.admit_limit is None:
-            return {"headroom": "10%"}
-        return {"headroom": f"{percent(1 - kv.admit_limit / kv.total)}%"}
+        return {"headroom": (present_headroom(kv) if kv is not None else None) or "10%"}
 
 
 def run_app(collector: CollectorPort, *, embedded: object | None, read_only: bool, fps: float) -> int:

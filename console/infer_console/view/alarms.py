@@ -3,7 +3,7 @@
 from infer_engine.protocol import Alarm
 
 from infer_console.state.picture import Picture
-from infer_console.terminal.safe_text import safe, safe_identifier
+from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.format import age
 from infer_console.view.row import Line, Role, Row, Shown
 
@@ -26,20 +26,32 @@ def ordered_alarms(picture: Picture) -> list[Alarm]:
     return sorted(picture.alarms, key=lambda alarm: alarm.severity != "critical")
 
 
+def shown_alarms(picture: Picture, replica: str | None = None) -> list[Alarm]:
+    """All of them, or those that concern a replica: its own and the fleet's."""
+    return [alarm for alarm in ordered_alarms(picture) if replica is None or alarm.replica in (replica, None)]
+
+
+def alarm_lines(picture: Picture, width: int, replica: str | None = None) -> int:
+    """Rows in which every alarm is told whole: an action that does not fit beside its text has its own."""
+    return sum(1 if _fits(alarm, width) else 2 for alarm in shown_alarms(picture, replica))
+
+
 def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = None) -> list[Row]:
-    """At most ``height`` lines; the last one counts what did not fit."""
-    alarms = [alarm for alarm in ordered_alarms(picture) if replica is None or alarm.replica == replica]
+    """At most ``height`` lines; the last one counts what did not fit. Where room is short the text is cut,
+    the action is not."""
+    alarms = shown_alarms(picture, replica)
     rows: list[Row] = []
+    if height == 1 and len(alarms) > 1:
+        return [_alarm_row(alarms[0], f"1/{len(alarms)}", width, _tail(alarms[0]))]
     shown = alarms if len(alarms) <= height else alarms[: max(0, height - 1)]
+    spare = height - len(shown) - (1 if len(alarms) > len(shown) else 0)
     for number, alarm in enumerate(shown, 1):
-        sign, role = alarm_sign(alarm)
-        line = Line(width).put(" ").put(sign, role).put(safe(f" {number} "), role)
-        if alarm.replica is not None and not alarm.text.startswith(alarm.replica):
-            line.put(safe_identifier(alarm.replica), "strong").put(": ")
-        since = safe(f" {age(alarm.since_s)} ") if alarm.since_s is not None else safe(" ")
-        tail = safe(f"→ {alarm.action} ", 48) if alarm.action else safe("")
-        line.put(safe(alarm.text, max(0, line.left - len(since) - len(tail) - 1)), "text").put(since, "dim")
-        rows.append(line.right(tail, "accent").row())
+        if _fits(alarm, width) or spare <= 0:
+            rows.append(_alarm_row(alarm, str(number), width, _tail(alarm)))
+            continue
+        spare -= 1
+        rows.append(_alarm_row(alarm, str(number), width, safe("")))
+        rows.append(Line(width).to(5).put(_tail(alarm), "accent").row())
     if len(alarms) > len(shown) and height > 0:
         rows.append(
             Line(width)
@@ -47,3 +59,42 @@ def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = 
             .row()
         )
     return rows
+
+
+def _fits(alarm: Alarm, width: int) -> bool:
+    """Whether text, age and action stand in one row."""
+    tail = len(_tail(alarm))
+    where = len(_where(alarm)) + 2 if _where(alarm) else 0
+    return tail == 0 or 5 + where + len(safe(alarm.text, 400)) + len(_since(alarm)) + tail + 1 <= width
+
+
+def _where(alarm: Alarm) -> SafeText:
+    if alarm.replica is None or alarm.text.startswith(alarm.replica):
+        return safe("")
+    return safe_identifier(alarm.replica)
+
+
+def _since(alarm: Alarm) -> SafeText:
+    """How long it has stood, ``≥`` where its start was not seen; nothing where the text says it."""
+    if alarm.since_s is not None:
+        stood = age(alarm.since_s)
+    elif alarm.at_least_s is not None:
+        stood = safe(f"≥{age(alarm.at_least_s)}")
+    else:
+        return safe(" ")
+    return safe(" ") if " for " in alarm.text[:24] else safe(f" {stood} ")
+
+
+def _tail(alarm: Alarm) -> SafeText:
+    return safe(f"→ {alarm.action} ", 100) if alarm.action else safe("")
+
+
+def _alarm_row(alarm: Alarm, number: str, width: int, tail: SafeText) -> Row:
+    sign, role = alarm_sign(alarm)
+    line = Line(width).put(" ").put(sign, role).put(safe(f" {number} "), role)
+    where, since = _where(alarm), _since(alarm)
+    if where:
+        line.put(where, "strong").put(": ")
+    room = max(0, line.left - len(since) - len(tail) - 1)
+    line.put(safe(alarm.text, room), "text").put(since, "dim")
+    return line.right(tail, "accent").row()

@@ -31,8 +31,9 @@ _SOURCES: dict[Source, tuple[Shown, Role]] = {
 }
 _DANGERS: dict[str, tuple[Shown, Role]] = {
     "safe": (" safe ", "ok"),
-    "undoable": (" undoable ", "accent"),
-    "destructive": (" destroys work ", "crit"),
+    "reversible": (" reversible ", "accent"),
+    "destructive": (" loses work ", "crit"),
+    "forced": (" overrides a refusal ", "crit"),
 }
 
 
@@ -56,35 +57,50 @@ class Dialog:
 
 
 def dialog_rows(dialog: Dialog, picture: Picture, width: int, height: int, now: float) -> list[Row]:
-    """A framed box of at most ``height`` rows; the prediction gives way where room is short, buttons
-    never."""
+    """A framed box of at most ``height`` rows. Where room is short, the fields that are not edited give way
+    to what the action will do, then the numbers, then the end of the prediction; buttons never."""
     outer = max(20, min(WIDTH, width - 2))
     inner = outer - 4
+    if dialog.form.unchanged and dialog.phase == "edit":
+        notice = [Line(inner, "dialog").put("no change: these values are what there is", "warn").row()]
+    else:
+        notice = []
     head = [_numbers(dialog, picture, inner)]
     if dialog.caution:
         head.append(Line(inner, "dialog").put("△ ", "warn").put(safe(dialog.caution), "warn").row())
     head.append(_blank(inner))
     fields = _field_rows(dialog, inner) if dialog.phase in ("edit", "failed") else []
-    foot = _foot(dialog, picture, inner, now)
-    room = max(0, height - 2 - len(head) - len(fields) - len(foot))
+    foot = [*notice, *_foot(dialog, picture, inner, now)]
     middle = _prediction_rows(dialog, inner) if dialog.phase in ("edit", "applying", "failed") else []
+    inside = max(0, height - 2)
+    if len(head) + len(fields) + len(middle) + len(foot) > inside:
+        head, fields, middle = head[:-1], _edited_row(dialog, inner), middle[:-1]
+    room = inside - len(fields) - len(foot)
+    head = head[: max(0, room - len(middle))]
+    room = max(0, room - len(head))
     if len(middle) > room:
         middle = [*middle[: max(0, room - 1)], Line(inner, "dialog").put("…", "dim").row()][:room]
-    body = [*head, *fields, *middle, *foot][: max(0, height - 2)]
-    return [_top(dialog, outer), *(_framed(row, outer) for row in body), _bottom(outer)]
+    body = [*head, *fields, *middle, *foot][-inside:] if inside else []
+    return [_top(dialog, picture, outer), *(_framed(row, outer) for row in body), _bottom(outer)]
 
 
-def _top(dialog: Dialog, outer: int) -> Row:
+def _top(dialog: Dialog, picture: Picture, outer: int) -> Row:
     form = dialog.form
-    line = Line(outer, "dialog").put("┌─ ", "rule").put(safe(form.action.title), "strong").put(" ")
-    target = form.current_target
-    if target is not None:
-        line.put(safe_identifier(target), "accent").put(" ")
-    elif form.target is not None:
-        line.put("all replicas", "accent").put(" ")
-    danger, role = _DANGERS["destructive" if form.destructive() else form.action.danger]
+    line = Line(outer, "dialog").put("┌─ ", "rule").put(safe(form.action.title), "strong")
+    line.put(_on(form, picture), "accent").put(" ")
+    kind = "destructive" if form.loses_work() else "forced" if form.forced() else form.action.danger
+    danger, role = _DANGERS[kind]
     line.to(outer - len(danger) - 2, "─", "rule").put(danger, role).put("─┐", "rule")
     return line.row()
+
+
+def _on(form: Form, picture: Picture) -> SafeText:
+    """What the verb is about."""
+    if form.current_target is not None:
+        return safe(f" {safe_identifier(form.current_target)}")
+    if form.action.target == "fleet":
+        return safe(": the whole fleet")
+    return safe(f": all {len(picture.replicas)} replicas")
 
 
 def _bottom(outer: int) -> Row:
@@ -115,7 +131,7 @@ def _numbers(dialog: Dialog, picture: Picture, inner: int) -> Row:
             "% ", "dim"
         )
         line.put(count(kv.used)).put(" of ", "dim").put(count(kv.total)).put(" blk", "dim")
-        return line.put("  TTFT p99 s ", "label").put(seconds(status.ttft_s.p99)).row()
+        return _ttft(line, status.ttft_s.p99).row()
     if target is not None:
         return line.put("not there any more", "crit").row()
     totals = picture.totals
@@ -125,8 +141,13 @@ def _numbers(dialog: Dialog, picture: Picture, inner: int) -> Row:
         count(totals.running)
     )
     line.put("  WAIT ", "label").put(count(totals.waiting)).put("  KV ", "label")
-    line.put(percent(totals.kv_used_ratio)).put("%", "dim").put("  TTFT p99 s ", "label")
-    return line.put(seconds(totals.ttft_s.p99)).row()
+    line.put(percent(totals.kv_used_ratio)).put("%", "dim")
+    return _ttft(line, totals.ttft_s.p99).row()
+
+
+def _ttft(line: Line, p99_s: float | None) -> Line:
+    line.put("  TTFT p99 ", "label").put(seconds(p99_s))
+    return line.put("s" if p99_s is not None else "", "dim")
 
 
 def _request_numbers(line: Line, picture: Picture, target: str | None) -> Row:
@@ -138,13 +159,17 @@ def _request_numbers(line: Line, picture: Picture, target: str | None) -> Row:
         line.put(" on ", "dim").put(safe_identifier(row.replica), "strong")
     line.put("  prompt ", "label").put(count(row.prompt_tokens)).put("  generated ", "label")
     line.put(count(row.generated_tokens)).put("  blocks ", "label").put(count(row.kv_blocks))
-    line.put("  age ", "label").put(age(row.age_s)).put("  ITL ms ", "label")
-    return line.put(milliseconds(row.last_itl_s)).row()
+    line.put("  age ", "label").put(age(row.age_s)).put("  ITL ", "label")
+    return line.put(milliseconds(row.last_itl_s)).put("ms" if row.last_itl_s is not None else "", "dim").row()
 
 
 def _field_rows(dialog: Dialog, inner: int) -> list[Row]:
     form = dialog.form
-    rows = [_field_row(field, index == form.focus, inner) for index, field in enumerate(form.fields)]
+    rows = [
+        row
+        for index, field in enumerate(form.fields)
+        for row in _field_row(field, index == form.focus, inner)
+    ]
     if form.forced():
         line = Line(inner, "dialog").put("! ", "crit").put("type the id", "warn").to(_LABEL)
         line.put(safe(f" {form.typed}▏ "), "strong", "field")
@@ -155,7 +180,16 @@ def _field_rows(dialog: Dialog, inner: int) -> list[Row]:
     return [*rows, _blank(inner)]
 
 
-def _field_row(field: Field, focused: bool, inner: int) -> Row:
+def _edited_row(dialog: Dialog, inner: int) -> list[Row]:
+    """The field under the cursor alone, for a window without room for all."""
+    form = dialog.form
+    if dialog.phase not in ("edit", "failed") or form.focus >= len(form.fields):
+        return []
+    return _field_row(form.fields[form.focus], True, inner)[:1]
+
+
+def _field_row(field: Field, focused: bool, inner: int) -> list[Row]:
+    """The field; its hint beside it, or under it where that would cut it."""
     param = field.param
     line = Line(inner, "dialog").put("▸ " if focused else "  ", "accent")
     line.put(safe(param.label, _LABEL - 3), "strong" if focused else "text").to(_LABEL)
@@ -169,7 +203,11 @@ def _field_row(field: Field, focused: bool, inner: int) -> Row:
     line.put(shown, "strong", "field" if focused else "dialog").put("  ")
     if param.kind == "choice":
         line.put(safe(" or ".join(param.choices)), "dim").put("  " if param.hint else "")
-    return line.put(safe(param.hint), "dim").row()
+    if len(param.hint) <= line.left:
+        return [line.put(safe(param.hint), "dim").row()]
+    pieces = textwrap.wrap(safe(param.hint), max(8, inner - _LABEL))
+    under = [Line(inner, "dialog").to(_LABEL).put(safe(piece), "dim").row() for piece in pieces]
+    return [line.row(), *under]
 
 
 def _prediction_rows(dialog: Dialog, inner: int) -> list[Row]:
@@ -230,8 +268,8 @@ def _buttons(dialog: Dialog, inner: int) -> Row:
     for button in form.buttons:
         on = form.focused_button == button
         text: SafeText = safe(" Close ") if button == "close" else verb
-        # From a field, Enter presses Apply, unless that would destroy work: what it presses is marked.
-        on = on or (button == "apply" and form.focused_button is None and not form.destructive())
+        # From a field, Enter presses Apply, or goes to Close where that is the better start: it is marked.
+        on = on or (form.focused_button is None and button == ("close" if form.on_close() else "apply"))
         role: Role = "dim" if button == "apply" and not form.confirmed() else "strong" if on else "text"
         line.put("▸" if on else " ", "accent").put("[", "rule").put(text, role, "field" if on else "dialog")
         line.put("]", "rule").put("  ")
@@ -241,7 +279,7 @@ def _buttons(dialog: Dialog, inner: int) -> Row:
 def _keys(dialog: Dialog, inner: int) -> Row:
     line = Line(inner, "dialog")
     field = dialog.form.focused_field
-    if field is not None and not dialog.form.destructive():
+    if field is not None and not dialog.form.on_close():
         line.put("enter", "key").put(" applies   ", "dim")
     elif field is not None:
         line.put("enter", "key").put(" to the buttons   ", "dim")

@@ -9,7 +9,7 @@ from infer_console.terminal.safe_text import SafeText, join_text, safe, safe_ide
 from infer_console.view.format import age, clock_in_lists, count, short_count
 from infer_console.view.layout import rule, window
 from infer_console.view.look import Look, ScreenName
-from infer_console.view.order import events
+from infer_console.view.order import events, unfiltered
 from infer_console.view.row import Line, Role, Row, Shown
 
 WORDS: dict[str, tuple[Shown, Role]] = {
@@ -37,7 +37,9 @@ def event_rows(
     title = safe(f"EVENTS {safe_identifier(replica)}") if replica is not None else "EVENTS"
     rows = [rule(width, title, None, note, focused)]
     cursor = look.cursor(screen, "events")
-    cursor.follow([str(event.seq) for event in shown])
+    ids = [str(event.seq) for event in shown]
+    every = events(picture, unfiltered(look), replica) if look.filter else shown
+    cursor.follow(ids, [str(event.seq) for event in every])
     start_at = cursor.index if focused and cursor.moved else 0
     for index in window(len(shown), height - 1, start_at):
         event = shown[index]
@@ -101,10 +103,28 @@ def _other(event: Event) -> list[SafeText]:
 
 
 def _operation(event: Event) -> list[SafeText]:
-    """The message says what the reason says."""
-    said = safe(event.reason or "") if not event.message else safe("")
-    parts = [safe_identifier(event.operation) if event.operation is not None else safe(""), said]
-    return [*parts, safe(f"by {event.actor}", 24)] if event.actor is not None else parts
+    """``op-3 inject started by root``."""
+    words = [safe_identifier(event.operation) if event.operation is not None else safe("")]
+    words += [_operation_words(event), safe(f"by {event.actor}", 24) if event.actor else safe("")]
+    return [join_text(" ", [word for word in words if word])]
+
+
+def _operation_words(event: Event) -> SafeText:
+    """The message is ``KIND TARGET PHASE``; a message of another form is told as it is."""
+    message = event.message or ""
+    head, _, phase = message.rpartition(" ")
+    if phase != event.reason or phase not in _PHASES:
+        return safe(message or _PHASES.get(event.reason or "", event.reason or ""))
+    return safe(f"{head.replace(' fleet', ' on the whole fleet')} {_PHASES[phase]}")
+
+
+_PHASES = {
+    "pending": "is asked for",
+    "running": "started",
+    "succeeded": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
 
 
 _DETAILS: dict[str, Callable[[Event], list[SafeText]]] = {
@@ -117,7 +137,8 @@ _DETAILS: dict[str, Callable[[Event], list[SafeText]]] = {
 
 def _details(event: Event) -> SafeText:
     parts = _DETAILS.get(event.kind, _other)(event)
-    parts.append(safe(event.message or ""))
+    if event.kind != "operation":
+        parts.append(safe(event.message or ""))
     if event.synthetic:
         parts.append(safe("test"))
     return join_text(", ", [part for part in parts if part])

@@ -118,6 +118,8 @@ class Form:
     #: What must be typed before a forced action applies; empty where nothing must.
     typed: str = ""
     buttons: tuple[Button, Button] = ("close", "apply")
+    #: What is asked for is what there is.
+    unchanged: bool = False
 
     @classmethod
     def of(cls, action: Action, target: str | None, given: Given, scopes: tuple[str, ...] = ()) -> "Form":
@@ -191,12 +193,19 @@ class Form:
         self.error = None
         return values
 
-    def destructive(self) -> bool:
-        """Whether what is asked for destroys work, or overrides a refusal."""
+    def loses_work(self) -> bool:
+        """Whether somebody's work is lost by what is asked for."""
         given = self.given()
-        if self.action.danger == "destructive":
-            return True
-        return given.get(FORCE) is True or "cancel" in (given.get("mode"), given.get("on_deadline"))
+        return self.action.danger == "destructive" or "cancel" in (
+            given.get("mode"),
+            given.get("on_deadline"),
+        )
+
+    def on_close(self) -> bool:
+        """Whether Close is the button to start from: work would be lost, a refusal be overridden, every
+        replica be changed, or nothing be changed."""
+        everywhere = self.target is not None and self.current_target is None
+        return self.loses_work() or self.forced() or everywhere or self.unchanged
 
     def forced(self) -> bool:
         return self.given().get(FORCE) is True

@@ -70,7 +70,7 @@ def milliseconds(value_s: float | None) -> SafeText:
 
 
 def age(value_s: float | None) -> SafeText:
-    """How long ago or how long still: ``.4s``, ``47s``, ``1m18``, ``2h05``, ``6d``."""
+    """How long ago or how long still: ``.4s``, ``47s``, ``1m58s``, ``2h05m``, ``6d``."""
     if value_s is None or not math.isfinite(value_s):
         return UNKNOWN
     value_s = max(0.0, value_s)
@@ -82,9 +82,9 @@ def age(value_s: float | None) -> SafeText:
     if whole < 100:
         return safe(f"{whole}s")
     if whole < HOUR:
-        return safe(f"{whole // MINUTE}m{whole % MINUTE:02d}")
+        return safe(f"{whole // MINUTE}m{whole % MINUTE:02d}s")
     if whole < DAY:
-        return safe(f"{whole // HOUR}h{whole % HOUR // MINUTE:02d}")
+        return safe(f"{whole // HOUR}h{whole % HOUR // MINUTE:02d}m")
     return safe(f"{whole // DAY}d")
 
 

@@ -29,18 +29,26 @@ def _share(part: int, total: int, cells: int) -> int:
     return max(1, min(drawn, cells))
 
 
+def _marks(kv: Kv) -> list[tuple[int, str]]:
+    """The limits that are known, lowest first. Batch requests heed the admit limit too."""
+    batch = kv.batch_limit
+    if batch is not None and kv.admit_limit is not None:
+        batch = min(batch, kv.admit_limit)
+    marks = [(batch, BATCH_MARK), (kv.admit_limit, ADMIT_MARK)]
+    return sorted(((limit, glyph) for limit, glyph in marks if limit is not None), key=lambda mark: mark[0])
+
+
 def kv_gauge(kv: Kv, width: int) -> Row:
     """Used ``█``, cached ``▒``, free ``·``, with the batch mark ``╎`` and the admit mark ``┃`` between the
     cells."""
     line = Line(width)
     if not kv.total or kv.used is None or width < 4:
         return line.put("–", "dim").row()
-    marks = [(kv.batch_limit, BATCH_MARK), (kv.admit_limit, ADMIT_MARK)]
-    known = [(limit, glyph) for limit, glyph in marks if limit is not None]
+    known = _marks(kv)
     cells = width - len(known)
     used = _share(kv.used, kv.total, cells)
     cached = min(_share(kv.cached or 0, kv.total, cells), cells - used)
-    at = sorted((min(cells, max(0, round(limit / kv.total * cells))), glyph) for limit, glyph in known)
+    at = [(min(cells, max(0, round(limit / kv.total * cells))), glyph) for limit, glyph in known]
     position = 0
     for stop, glyph in [*at, (cells, None)]:
         _fill(line, position, stop, used, used + cached)
@@ -66,10 +74,9 @@ def kv_head(kv: Kv | None, width: int) -> Row:
     line = Line(width).put("KV", "label")
     if kv is None or not kv.total or width < 12:
         return line.row()
-    marks = [(kv.batch_limit, BATCH_MARK), (kv.admit_limit, ADMIT_MARK)]
-    known = [(limit, glyph) for limit, glyph in marks if limit is not None]
+    known = _marks(kv)
     cells = width - len(known)
-    for passed, (limit, glyph) in enumerate(sorted(known)):
+    for passed, (limit, glyph) in enumerate(known):
         column = round(limit / kv.total * cells) + passed
         text = safe(f"{glyph}{round(limit / kv.total * 100)}")
         if line.used < column and column + len(text) <= width:

@@ -19,9 +19,9 @@ SIGNS: tuple[tuple[str, Role, str], ...] = (
 )
 
 
-def help_rows(screen: ScreenName, width: int, height: int) -> list[Row]:
+def help_rows(screen: ScreenName, width: int, height: int, url: str = "") -> list[Row]:
     """A framed box. Where there is no room for a line per key, those that look share lines by their short
-    names."""
+    names. ``url`` is that of the server's control socket."""
     outer = max(24, min(100, width - 2))
     inner = outer - 4
     room = max(1, height - 4)
@@ -30,9 +30,12 @@ def help_rows(screen: ScreenName, width: int, height: int) -> list[Row]:
     act = [_key_row(key, inner) for key in keys if key.kind == "act"]
     signs = [Line(inner, "dialog").row(), *_sign_rows(inner)]
     head = Line(inner, "dialog").put("small letters look, capitals act", "title").row()
-    if 1 + len(act) + len(look) > room:
+    if (3 if url else 1) + len(act) + len(look) > room:
         look = _short_rows([key for key in keys if key.kind == "look"], inner)
     rows = [head, *act, *look]
+    if url:
+        rows.append(Line(inner, "dialog").put("the same in another terminal: ", "dim").row())
+        rows.append(Line(inner, "dialog").put(safe(f"  infer-console --connect {url}", inner), "text").row())
     if len(rows) + len(signs) <= room:
         rows += signs
     top = Line(outer, "dialog").put("┌─ ", "rule").put("Help", "strong").put(" ")

@@ -35,26 +35,44 @@ class Cursor:
 
     Until the operator moves it, it is on the first item. When the selected item leaves, nothing else is
     selected in its place: ``id`` becomes None and ``index`` remembers where it was, so the next move starts
-    from there.
+    from there. An item that only a filter hides is still there: until it is seen again the cursor stands on
+    the nearest one that is shown.
     """
 
     id: str | None = None
     index: int = 0
     moved: bool = False
+    #: What the operator selected, while a filter hides it.
+    hidden: str | None = None
 
-    def follow(self, ids: Sequence[str]) -> None:
-        """Bring the cursor up to date with the list now shown."""
+    def follow(self, ids: Sequence[str], unfiltered: Sequence[str] = ()) -> None:
+        """Bring the cursor up to date with the list now shown; ``unfiltered`` is that list in the same order
+        as it would be without the filter."""
         if not self.moved:
             self.id, self.index = (ids[0], 0) if ids else (None, 0)
-        elif self.id is not None and self.id in ids:
+            return
+        if self.hidden in ids or (self.hidden is not None and self.id is None):
+            self.id, self.hidden = self.hidden, None
+        if self.id is not None and self.id in ids:
             self.index = ids.index(self.id)
+        elif self.id is not None and self.id in unfiltered:
+            self.hidden = self.hidden or self.id
+            self.id = self._nearest(ids, unfiltered)
+            self.index = ids.index(self.id) if self.id is not None else 0
         else:
-            self.id = None
+            self.id = self.hidden = None
             self.index = max(0, min(self.index, len(ids) - 1))
+
+    def _nearest(self, ids: Sequence[str], unfiltered: Sequence[str]) -> str | None:
+        """The item shown that stands nearest to the hidden one; None where the filter hides all."""
+        place = {id: number for number, id in enumerate(unfiltered)}
+        at = place.get(self.hidden or "", self.index)
+        return min(ids, key=lambda id: abs(place.get(id, at) - at), default=None)
 
     def move(self, ids: Sequence[str], by: int) -> None:
         """Select the item ``by`` rows further, stopping at the ends."""
         self.follow(ids)
+        self.hidden = None
         if not ids:
             return
         # From where a vanished item was, one step down is the row that took its place.
@@ -66,7 +84,7 @@ class Cursor:
         """Put the cursor on ``wanted``; False where it is not in the list."""
         if wanted not in ids:
             return False
-        self.id, self.index, self.moved = wanted, ids.index(wanted), True
+        self.id, self.index, self.moved, self.hidden = wanted, ids.index(wanted), True, None
         return True
 
 

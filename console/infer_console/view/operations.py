@@ -1,4 +1,5 @@
-"""Operations under way and lately ended. They outlive the console that asked for them."""
+"""Operations under way and lately ended. They are the server's: they outlive the console that asked for
+them, unless that runs the server itself."""
 
 from infer_engine.protocol import Operation
 
@@ -34,7 +35,18 @@ def operation_section(
     operations = shown_operations(picture, now)
     if height <= 0 or not operations:
         return []
-    rows = [rule(width, "OPERATIONS", None, "they outlive this console")] if titled else []
+    rows = (
+        [
+            rule(
+                width,
+                "OPERATIONS",
+                None,
+                "they end with this console" if picture.embedded else "they outlive this console",
+            )
+        ]
+        if titled
+        else []
+    )
     return [*rows, *(operation_row(operation, width, now) for operation in operations[: height - len(rows)])]
 
 

@@ -1,10 +1,13 @@
 """Which items a list shows and in what order. Orders are stable: equal items keep the order of their ids."""
 
+import dataclasses
+from collections.abc import Sequence
+
 from infer_engine.protocol import Event, Replica, RequestRow
 
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.view.alarms import worst_alarm
-from infer_console.view.look import Look, Pane, ScreenName
+from infer_console.view.look import Cursor, Look, Pane, ScreenName
 
 _STATE_RANK = {
     "failed": 0,
@@ -26,6 +29,21 @@ def _natural(text: str) -> tuple[int, str]:
 def _matches(look: Look, *texts: str | None) -> bool:
     wanted = look.filter.casefold()
     return not wanted or any(wanted in text.casefold() for text in texts if text)
+
+
+def unfiltered(look: Look) -> Look:
+    """The same look without its filter."""
+    return dataclasses.replace(look, filter="") if look.filter else look
+
+
+def follow(
+    picture: Picture, look: Look, screen: ScreenName, pane: Pane, ids: Sequence[str] | None = None
+) -> Cursor:
+    """A pane's cursor, brought up to date with its ids now shown."""
+    cursor = look.cursor(screen, pane)
+    shown = pane_ids(picture, look, screen, pane) if ids is None else ids
+    cursor.follow(shown, pane_ids(picture, unfiltered(look), screen, pane) if look.filter else shown)
+    return cursor
 
 
 def fleet_order(picture: Picture, look: Look) -> list[ReplicaPicture]:

@@ -6,7 +6,7 @@ from infer_console.state.picture import ReplicaPicture
 from infer_console.terminal.safe_text import safe, safe_identifier
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, size
 from infer_console.view.gauge import ADMIT_MARK, BATCH_MARK, kv_gauge
-from infer_console.view.queue import fits_now
+from infer_console.view.queue import fits_now, reason_role, reason_word
 from infer_console.view.row import Line, Row
 
 
@@ -96,4 +96,4 @@ def _head_reason(line: Line, head: RequestRow) -> None:
         line.put(count(head.admissible_blocks), "warn").put(" admissible")
         line.put(" (free, but above the mark)" if head.waiting_reason == "headroom" else "", "dim")
     else:
-        line.put("waits: ").put(safe(head.waiting_reason or "–"), "warn")
+        line.put("waits: " if head.waiting_reason else "").put(reason_word(head), reason_role(head))

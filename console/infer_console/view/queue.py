@@ -7,7 +7,7 @@ from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.format import age, count
 from infer_console.view.layout import rule, window
 from infer_console.view.look import Look
-from infer_console.view.order import queue
+from infer_console.view.order import queue, unfiltered
 from infer_console.view.row import Line, Role, Row
 
 
@@ -23,7 +23,8 @@ def queue_section(replica: ReplicaPicture, look: Look, width: int, height: int) 
         return []
     waiting = queue(replica, look)
     cursor = look.cursor("replica", "queue")
-    cursor.follow([row.id for _, row in waiting])
+    every = queue(replica, unfiltered(look)) if look.filter else waiting
+    cursor.follow([row.id for _, row in waiting], [row.id for _, row in every])
     focused = look.pane("replica") == "queue"
     known = replica.status.waiting
     total = count(known if known is not None else len(waiting))
@@ -55,7 +56,7 @@ def queue_row(place: int, row: RequestRow, width: int, selected: bool, focused: 
         line.put(safe(row.tenant, 10)).to(27).put(safe("int" if row.tier == "interactive" else "bat"))
         line.put("°" if row.synthetic else " ", "dim").to(32)
     waited = age(row.queue_wait_s if row.queue_wait_s is not None else row.age_s)
-    line.to(line.used + max(0, 5 - len(waited))).put(waited, "warn").put("  ")
+    line.to(line.used + max(0, 6 - len(waited))).put(waited, "warn").put("  ")
     tokens = safe(f"{count(row.prompt_tokens + row.generated_tokens)} tok")
     line.to(line.used + max(0, 11 - len(tokens))).put(tokens).put("  ")
     if row.needs_blocks is not None:
@@ -64,8 +65,13 @@ def queue_row(place: int, row: RequestRow, width: int, selected: bool, focused: 
     fits = fits_now(row)
     if wide and fits is not None:
         line.put("fits ", "dim").put("YES" if fits else "no ", "ok" if fits else "warn").put("  ")
-    line.put(safe(row.waiting_reason or "–"), reason_role(row)).put("  ")
+    line.put(reason_word(row), reason_role(row)).put("  ")
     return line.put(_explanation(row), "dim").row()
+
+
+def reason_word(row: RequestRow) -> SafeText:
+    """No step has looked at a request without a reason yet."""
+    return safe(row.waiting_reason or "just arrived", 14)
 
 
 def reason_role(row: RequestRow) -> Role:
@@ -94,7 +100,7 @@ def _rest_row(waiting: list[tuple[int, RequestRow]], shown: range, width: int) -
     hidden = [row for index, (_, row) in enumerate(waiting) if index not in shown]
     tally: dict[str, int] = {}
     for row in hidden:
-        reason = row.waiting_reason or "–"
+        reason = reason_word(row)
         tally[reason] = tally.get(reason, 0) + 1
     told = ", ".join(
         f"{name} {number}" for name, number in sorted(tally.items(), key=lambda item: (-item[1], item[0]))

@@ -10,9 +10,9 @@ from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.alarms import alarm_sign, worst_alarm
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, rate, seconds
 from infer_console.view.gauge import kv_gauge, kv_head
-from infer_console.view.layout import window
+from infer_console.view.layout import rule, window
 from infer_console.view.look import Look
-from infer_console.view.order import fleet_order
+from infer_console.view.order import fleet_order, follow
 from infer_console.view.row import Line, Role, Row
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
 
@@ -123,7 +123,7 @@ def columns(kv: Kv | None, with_hits: bool, id_width: int) -> list[Column[Item]]
         Column("ID", id_width, lambda item: Cell(safe_identifier(item.status.id), "strong"), left=True),
         Column("STATE", 11, state_cell, left=True),
         Column("HEALTH", 6, lambda item: health_cell(item.status), need=4, left=True),
-        Column("STEP", 6, _step_cell, need=8),
+        Column("STEP", 7, _step_cell, need=8),
         Column("RUN", 4, lambda item: _number(count(item.status.running))),
         Column("WAIT", 4, _waiting_cell),
         Column("OLDEST", 6, _oldest_cell, need=3),
@@ -161,6 +161,12 @@ def _common_kv(replicas: Sequence[ReplicaPicture]) -> Kv | None:
     return known[0] if len(shares) == 1 else None
 
 
+def _filter_rule(picture: Picture, look: Look, shown: int, width: int) -> Row:
+    """Says that this is not all: a filter goes on after it was typed."""
+    total = safe(f"{shown} of {len(picture.replicas)}")
+    return rule(width, "REPLICAS", total, safe(f"filter: {safe(look.filter)}", max(8, width - 30)))
+
+
 def replica_table(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
     """The head and as many replicas as fit, around the cursor; the last line counts the rest."""
     if height <= 0:
@@ -169,10 +175,10 @@ def replica_table(picture: Picture, look: Look, width: int, height: int) -> list
     with_hits = any(replica.status.prefix_hit_ratio is not None for replica in replicas)
     id_width = min(16, max((len(replica.status.id) for replica in replicas), default=2))
     fitted = fit_columns(columns(_common_kv(replicas), with_hits, id_width), width - LEAD)
-    rows = [head_row(fitted, width, LEAD)]
-    cursor = look.cursor("fleet", "replicas")
-    cursor.follow([replica.status.id for replica in replicas])
-    room = height - 1
+    rows = [_filter_rule(picture, look, len(replicas), width)] if look.filter else []
+    rows.append(head_row(fitted, width, LEAD))
+    cursor = follow(picture, look, "fleet", "replicas", [replica.status.id for replica in replicas])
+    room = height - len(rows)
     shown = window(len(replicas), room if len(replicas) <= room else max(1, room - 1), cursor.index)
     focused = look.pane("fleet") == "replicas"
     for index in shown:

@@ -7,7 +7,7 @@ from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, seconds, size
 from infer_console.view.layout import rule, window
 from infer_console.view.look import Look
-from infer_console.view.order import roster
+from infer_console.view.order import roster, unfiltered
 from infer_console.view.owners import OwnerMark
 from infer_console.view.row import Line, Row
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
@@ -74,7 +74,7 @@ def columns(
         ),
         Column("GEN/MAX", 9, _generated),
         Column("BLOCKS", 6, lambda row: Cell(count(row.kv_blocks))),
-        Column("AGE", 5, lambda row: Cell(age(row.age_s))),
+        Column("AGE", 6, lambda row: Cell(age(row.age_s))),
         Column("WAITED", 6, lambda row: _unknown_dim(age(row.queue_wait_s)), need=8),
         Column("TTFT s", 6, lambda row: _unknown_dim(seconds(row.ttft_s)), need=4),
         Column("ITL ms", 6, lambda row: _unknown_dim(milliseconds(row.last_itl_s)), need=3),
@@ -100,7 +100,8 @@ def roster_section(replica: ReplicaPicture, look: Look, width: int, height: int)
         return []
     rows = roster(replica, look)
     cursor = look.cursor("replica", "roster")
-    cursor.follow([row.id for row in rows])
+    every = roster(replica, unfiltered(look)) if look.filter else rows
+    cursor.follow([row.id for row in rows], [row.id for row in every])
     focused = look.pane("replica") == "roster"
     running = replica.status.running
     total = count(running if running is not None else len(rows))

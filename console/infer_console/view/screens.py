@@ -1,9 +1,9 @@
 """The three screens put together: sections, their heights at any size, and nothing refused for want of
 room."""
 
-from infer_console.state.picture import Picture
+from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
-from infer_console.view.alarms import alarm_rows
+from infer_console.view.alarms import alarm_lines, alarm_rows
 from infer_console.view.banner import actions_off, banner
 from infer_console.view.blockmap import block_section
 from infer_console.view.events import event_rows
@@ -20,7 +20,7 @@ from infer_console.view.roster import roster_section
 from infer_console.view.row import Line, Role, Row, beside
 from infer_console.view.streams import stream_rows
 from infer_console.view.vital import fleet_vitals, replica_vitals, vital_row
-from infer_console.view.waiting import reasons, seen_traffic, waiting_line, waiting_section
+from infer_console.view.waiting import seen_traffic, waiting_height, waiting_line, waiting_section
 
 #: From this height on sections have titles.
 ROOMY = 30
@@ -75,7 +75,7 @@ def fleet_screen(
     if picture.totals is None:
         return _whole(top, start_rows(picture, width, height - 2), bottom, width, height)
     top.append(_vital(picture, width))
-    given = allot(height - 3, _fleet_wants(picture, height, now))
+    given = allot(height - 3, _fleet_wants(picture, look, size, now))
     roomy = height >= ROOMY
     body = alarm_rows(picture, width, given["alarms"])
     if given["calm"]:
@@ -94,19 +94,21 @@ def fleet_screen(
     return _whole(top, body, bottom, width, height)
 
 
-def _fleet_wants(picture: Picture, height: int, now: float) -> list[Want]:
+def _fleet_wants(picture: Picture, look: Look, size: Size, now: float) -> list[Want]:
+    width, height = size
     roomy = height >= ROOMY
-    alarms = len(picture.alarms)
-    replicas = max(1, len(picture.replicas)) + 1
+    alarms = alarm_lines(picture, width)
+    replicas = max(1, len(picture.replicas)) + (2 if look.filter else 1)
     operations = len(shown_operations(picture, now))
     titles = 1 if roomy else 0
     # Traffic facts stand beside the reasons, so the section is as tall as the taller of them.
-    waiting = max(6, len(reasons(picture.totals)) + 1) if roomy or not seen_traffic(picture) else 1
+    large = roomy or not seen_traffic(picture)
+    waiting = max(6, waiting_height(picture, width)) if large else 1
     return [
         Want("replicas", min(replicas, 3), min(replicas, max(3, height // 2)), 0),
-        Want("alarms", min(alarms, 2), min(alarms, 4 if roomy else 3), 1),
+        Want("alarms", min(alarms, 2), min(alarms, 5 if roomy else 3), 1),
         Want("calm", 0 if alarms else 1, 0 if alarms else 1, 6),
-        Want("waiting", min(waiting, 4), waiting, 2),
+        Want("waiting", min(waiting, 4), min(waiting, height // 3), 2),
         Want("events", 3 if height >= 18 else 0, height, 9),
         Want(
             "operations",
@@ -147,21 +149,22 @@ def replica_screen(
     if replica is None:
         rows = start_rows(picture, width, height - 2) if picture.totals is None else _gone(look, width)
         return _whole(top, rows, bottom, width, height)
-    look.owners.update(look.replica or "", [id for id in replica.order if replica.rows[id].kv_blocks])
+    _give_letters(look, look.replica or "", replica)
     top.append(_replica_vital(picture, look, width))
     running, waiting = len(roster(replica, look)), len(queue(replica, look))
     roomy, two = height >= ROOMY, width >= 100
+    alarms = alarm_lines(picture, width, look.replica)
     wants = [
         Want("pool", 1, 2, 0),
-        Want("roster", 4, 2 + max(1, running), 1),
-        Want("alarms", 0, min(len(picture.alarms), 2), 8),
+        Want("roster", min(5, 2 + max(1, running)), 2 + max(1, running), 1),
+        Want("alarms", min(alarms, 1), min(alarms, 4 if roomy else 2), 3),
         Want("why", 1, 1, 3),
-        Want("queue", 2, 1 + max(1, waiting), 4),
+        Want("queue", 1 + max(1, min(waiting, 6 if roomy else 4)), 1 + max(1, waiting), 4),
         Want("blocks", 4, _map_height(replica.blocks.total if replica.blocks else 0, width, height, two), 2),
         Want("step", 1, 1, 5),
-        Want("events", 0 if two else 3, 0 if two else height, 9),
+        Want("events", 0 if two else 2, 0 if two else height, 9),
     ]
-    given = allot(height - 3, _capped(wants, height, roomy))
+    given = allot(height - 3, _capped(wants, height, roomy, waiting))
     body = alarm_rows(picture, width, given["alarms"], look.replica)
     body += [why_row(replica, width)] if given["why"] else []
     body += pool_rows(replica, width, given["pool"])
@@ -189,9 +192,17 @@ def _map_height(total: int, width: int, height: int, two: bool) -> int:
     return max(4, min(wanted, height // 2 if height >= 44 else height // 4 + 1))
 
 
-def _capped(wants: list[Want], height: int, roomy: bool) -> list[Want]:
-    """A long roster or queue leaves room for the others."""
-    share = {"roster": height // 2 if roomy else height // 3, "queue": height // 4}
+def _give_letters(look: Look, id: str, replica: ReplicaPicture) -> None:
+    """Owners' letters. A roster that is not there yet says nothing about who has left."""
+    if replica.rows or not replica.status.running:
+        owners = [request for request in replica.order if replica.rows[request].kv_blocks]
+        look.owners.update(id, owners, replica.order)
+
+
+def _capped(wants: list[Want], height: int, roomy: bool, waiting: int) -> list[Want]:
+    """A long roster or queue leaves room for the others, the roster also for the queue."""
+    roster_most = height * 3 // 8 if roomy and waiting > 3 else height // 2 if roomy else height // 3
+    share = {"roster": roster_most, "queue": height // 4}
     return [
         want._replace(most=max(want.least, min(want.most, share.get(want.name, want.most)))) for want in wants
     ]

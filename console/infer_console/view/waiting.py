@@ -1,6 +1,8 @@
 """Who waits and why, what the gateway and the test traffic do; and what to type when nothing happens at
 all."""
 
+import textwrap
+
 from infer_engine.protocol import Totals, TrafficStatus
 
 from infer_console.state.picture import Picture
@@ -22,6 +24,9 @@ REASONS: dict[str, Shown] = {
     "draining": "its replica is draining",
     "loading": "no replica is loaded yet",
 }
+#: The width from which the traffic stands beside the reasons.
+TWO_FROM = 110
+_LABEL_CELLS = 10
 FINISH_ROLES: dict[str, Role] = {"stop": "text", "length": "text", "cancelled": "warn", "error": "crit"}
 
 
@@ -72,6 +77,7 @@ def hint_rows(picture: Picture, width: int, height: int) -> list[Row]:
             continue
         rows.append(line.put(continued if following is not None else "", "dim").row())
         line = Line(width).put("     ")
+    rows += _told(" console: ", "infer-console --connect " + picture.link.url, "dim", width)
     return rows[: max(0, height)]
 
 
@@ -92,6 +98,14 @@ def waiting_line(picture: Picture, width: int) -> Row:
     return line.row()
 
 
+def waiting_height(picture: Picture, width: int) -> int:
+    """Rows in which the section tells all."""
+    if not seen_traffic(picture):
+        return 1 + len(hint_rows(picture, width, 20))
+    beside_it = len(_traffic_rows(picture, width - width * 56 // 100 - 1)) if width >= TWO_FROM else 0
+    return 1 + max(len(reasons(picture.totals)), beside_it)
+
+
 def waiting_section(picture: Picture, width: int, height: int) -> list[Row]:
     """Reasons with bars; beside them, where there is room, gateway, test traffic and how requests ended."""
     if height <= 0:
@@ -100,7 +114,7 @@ def waiting_section(picture: Picture, width: int, height: int) -> list[Row]:
     waiting = totals.waiting if totals is not None else None
     if not seen_traffic(picture):
         return [rule(width, "TRAFFIC"), *hint_rows(picture, width, height - 1)]
-    two = width >= 110
+    two = width >= TWO_FROM
     left_width = width * 56 // 100 if two else width
     left = [rule(left_width, "WAITING", count(waiting))]
     left += _reason_rows(picture, left_width, height - 1)
@@ -157,7 +171,8 @@ def _traffic_rows(picture: Picture, width: int) -> list[Row]:
     if not finished:
         third.put("–", "dim")
     rows = [first.row(), second.row(), third.row()]
-    return rows + _injected_rows(fleet.traffic, picture.at, width)
+    rows += _injected_rows(fleet.traffic, picture.at, width)
+    return rows + _told(" control  ", picture.link.url, "text", width)
 
 
 def _injected_rows(traffic: TrafficStatus, now: float, width: int) -> list[Row]:
@@ -167,19 +182,40 @@ def _injected_rows(traffic: TrafficStatus, now: float, width: int) -> list[Row]:
         if traffic.ends_at is not None:
             line.put("ends in ", "dim").put(age(traffic.ends_at - now)).put("   I: stop", "dim")
     elif traffic.stopped_because:
-        line.put("stopped: ", "dim").put(safe(traffic.stopped_because), "warn")
+        rows = _told(" test     ", f"stopped: {traffic.stopped_because}", "warn", width)
+        return [*rows, *_counted(traffic, width)]
     elif traffic.sent:
         line.put("over", "dim")
     else:
         return [line.put("none   I: inject", "dim").row()]
-    more = (
-        Line(width)
-        .put("          ")
-        .put(safe(f"sent {traffic.sent}  in flight {traffic.in_flight}  finished {traffic.finished}"), "text")
+    return [line.row(), *_counted(traffic, width)]
+
+
+def _counted(traffic: TrafficStatus, width: int) -> list[Row]:
+    """What became of the test requests; what went wrong has its own row where that is too long for one."""
+    lines = [Line(width).to(_LABEL_CELLS)]
+    lines[0].put(
+        safe(f"sent {traffic.sent}  in flight {traffic.in_flight}  finished {traffic.finished}"), "text"
     )
+    wrong: list[tuple[SafeText, Role]] = []
     if traffic.failed:
-        more.put(safe(f"  failed {traffic.failed}"), "crit")
-    return [line.row(), more.row()]
+        wrong.append((safe(f"failed {traffic.failed}"), "crit"))
+    if traffic.not_sent:
+        wrong.append((safe(f"not sent {traffic.not_sent}"), "warn"))
+    for text, role in wrong:
+        if len(text) + 2 > lines[-1].left:
+            lines.append(Line(width).to(_LABEL_CELLS - 2))
+        lines[-1].put("  ").put(text, role)
+    return [line.row() for line in lines]
+
+
+def _told(label: Shown, text: str, role: Role, width: int) -> list[Row]:
+    """A label and a text over as many rows as it takes."""
+    pieces = textwrap.wrap(safe(text, 400), max(8, width - _LABEL_CELLS), break_on_hyphens=False)
+    return [
+        Line(width).put(label if index == 0 else "", "label").to(_LABEL_CELLS).put(safe(piece), role).row()
+        for index, piece in enumerate(pieces[:4])
+    ]
 
 
 def _traffic_short(picture: Picture) -> SafeText:

@@ -72,15 +72,19 @@ class Commands:
                 actor=command.actor,
                 reason=command.reason,
             )
+        elif (under_way := operations.running("cancel", row.id)) is not None:
+            operation = under_way
         else:
-            fleet.cancel(generation.id, actor=command.actor)
+            # At most one per live request, so this needs no other bound.
             operation = operations.start(
                 "cancel",
                 generation.id,
                 lambda handle: _await_end(handle, generation),
                 actor=command.actor,
                 reason=command.reason,
+                refusable=False,
             )
+            fleet.cancel(generation.id, actor=command.actor)
         return json_response(CommandResult(operation=operation, effect=effect))
 
     async def inject(self, request: Request) -> Response:
@@ -130,7 +134,8 @@ def _cancel_effect(row: RequestRow) -> Effect:
     where = f" on {row.replica}" if row.replica else ""
     summary = [f"{row.id} ({row.state}{where}) ends; its client gets an error"]
     if row.state == "running":
-        summary.append(f"{row.kv_blocks} blocks are free again by the next step")
+        blocks = "1 block is" if row.kv_blocks == 1 else f"{row.kv_blocks} blocks are"
+        summary.append(f"{blocks} free again by the next step")
     return Effect(
         summary=summary,
         numbers={

@@ -1,8 +1,9 @@
 """Command bodies: JSON to a struct, strictly, and then the bounds that types cannot say."""
 
+import json
 import math
 import re
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -19,6 +20,9 @@ MAX_REVERT_S = 86_400.0
 MAX_RATE_PER_S = 50.0
 MAX_DURATION_S = 600.0
 
+_NUMBERS = frozenset(
+    {"percent", "blocks", "deadline_s", "revert_after_s", "rate_per_s", "duration_s", "seed"}
+)
 _PATH = re.compile(r"`\$\.?([A-Za-z0-9_.\[\]]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(.*)`")
 _MISSING = re.compile(r"missing required field `(.*?)`")
@@ -31,6 +35,9 @@ def decode(kind: type[C], body: bytes) -> C:
         # First as plain values: a body that is no JSON is told so, whatever it was meant to be.
         command = msgspec.convert(msgspec.json.decode(body or b"{}"), kind)
     except msgspec.ValidationError as error:
+        field = _field_out_of_range(body)
+        if field is not None:
+            raise misfit(field, "the number is out of range.") from error
         raise _misfit(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise refuse(400, "invalid_json", "The body is not valid JSON.", str(error)[:200]) from error
@@ -44,6 +51,21 @@ def decode(kind: type[C], body: bytes) -> C:
     elif isinstance(command, Inject):
         _check_inject(command)
     return command
+
+
+def _field_out_of_range(body: bytes) -> str | None:
+    """The field whose number is too large to be one, for the JSON decoder does not say which."""
+    try:
+        parsed: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(parsed, dict):
+        return None
+    values = cast("dict[str, object]", parsed)
+    for field, value in values.items():
+        if isinstance(value, float) and math.isinf(value) and field in _NUMBERS:
+            return field
+    return None
 
 
 def misfit(field: str, detail: str) -> Refusal:

@@ -34,7 +34,6 @@ class Drains:
         if under_way is not None:
             return CommandResult(operation=self._join(under_way, command), effect=effect)
         was = self._fleet.replica(replica)
-        self._fleet.drain(replica, command)
         deadline_at = None if command.deadline_s is None else self._wall() + command.deadline_s
         operation = self._operations.start(
             "drain",
@@ -48,7 +47,9 @@ class Drains:
                 "on_deadline": command.on_deadline,
                 "force": command.force,
             },
+            refusable=False,  # at most one per replica
         )
+        self._fleet.drain(replica, command)
         return CommandResult(operation=operation, effect=effect)
 
     def undrain(self, replica: str, command: Undrain) -> CommandResult:
@@ -122,6 +123,8 @@ class Drains:
         ]
         if len(rows) > MOST_NAMED:
             named.append(f"and {len(rows) - MOST_NAMED} more running")
+        if status.health == "stalled":
+            named.insert(0, f"{status.id} is stalled: it does not answer")
         if not rows and status.kv.used:
             named.append(f"{status.kv.used} blocks held")
         return named

@@ -32,6 +32,8 @@ class SentReplica:
     rows: dict[str, RequestRow] = field(default_factory=dict)
     order: list[str] | None = None
     runs: frozenset[BlockRun] = frozenset()
+    #: Whose runs these are.
+    incarnation: int | None = None
     ages_at_s: float = 0.0
     age_period_s: float = AGE_PERIOD_S
 
@@ -42,7 +44,7 @@ class SentReplica:
         ages_due = now_s - self.ages_at_s >= self.age_period_s
         status = self._status_change(whole.status, ages_due)
         rows, removed, order = self._roster_change(whole, ages_due) if detail.roster else (None, [], None)
-        blocks = self._block_change(whole.blocks) if detail.blocks else None
+        blocks = self._block_change(whole) if detail.blocks else None
         if ages_due:
             self.ages_at_s = now_s
             self.age_period_s = max(AGE_PERIOD_S, len(self.rows) / AGE_ROWS_PER_S)
@@ -83,9 +85,16 @@ class SentReplica:
         self.order = order
         return (changed if changed or first else None), removed, new_order
 
-    def _block_change(self, blocks: list[BlockRun] | None) -> list[BlockRun] | None:
+    def _block_change(self, whole: ReplicaFrame) -> list[BlockRun] | None:
+        blocks, status = whole.blocks, whole.status
+        had = bool(self.runs)
+        if status is not None and status.incarnation != self.incarnation:
+            self.incarnation, self.runs = status.incarnation, frozenset()
         if blocks is None:
-            return None  # not observed yet: what the watcher has still is the newest known
+            if status is not None and status.kv.used is None:
+                self.runs = frozenset()
+            # Not observed yet: what the watcher has still is the newest known, unless that life is over.
+            return [] if had and not self.runs else None
         runs = frozenset(blocks)
         changed = [run for run in blocks if run not in self.runs]
         self.runs = runs

@@ -50,7 +50,15 @@ def _hostname(host: str) -> str:
 
 
 async def read_body(request: Request) -> bytes:
-    """The whole body; Refusal when it is too long, too slow or not declared as JSON."""
+    """The whole body; Refusal when it is too long, too slow, encoded or not declared as JSON."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise refuse(
+            415,
+            "encoding_not_supported",
+            "Bodies are taken as they are.",
+            f"Content-Encoding was {echo(encoding)}, not 'identity'.",
+        )
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_DEADLINE_S):

@@ -1,29 +1,45 @@
-"""When test traffic has to go: as soon as real users suffer from it."""
+"""When test traffic has to wait, and when it has to go: real users come first."""
 
 from collections.abc import Iterable
 
-from infer_engine.protocol import Replica, RequestRow
+from infer_engine.protocol import RequestRow
 
-#: Real requests suffer when they wait this long ...
+#: No test request is sent while a real one waits longer than this ...
+HOLD_BACK_WAIT_S = 1.0
+#: ... or while this many test requests wait per ready replica. Admission goes by arrival within a tier, so a
+#: real request never has more of them than that before it.
+MOST_WAITING_PER_REPLICA = 8
+#: Real requests suffer when one waits this long, for whatever reason ...
 SUFFER_WAIT_S = 5.0
-#: ... on a replica that uses this share of what admission may use.
-SUFFER_KV_RATIO = 0.95
+#: ... or when their TTFT p95 has grown by this factor, and is more than anybody would call quick.
+SUFFER_TTFT_FACTOR = 2.0
+QUICK_TTFT_S = 0.25
 
 
-def suffering(waiting: Iterable[RequestRow], replicas: Iterable[Replica]) -> str | None:
-    """Why test traffic has to stop, in words; None while real requests fare well. They suffer when one has
-    waited too long for memory on a full replica, or for a place in its batch."""
-    full = {replica.id for replica in replicas if _is_full(replica)}
+def may_send(waiting: Iterable[RequestRow], ready: int) -> int:
+    """How many test requests may be sent now. ``waiting`` are all requests that wait."""
+    room = MOST_WAITING_PER_REPLICA * max(1, ready)
+    for row in waiting:
+        if row.synthetic:
+            room -= 1
+        elif row.queue_wait_s is not None and row.queue_wait_s > HOLD_BACK_WAIT_S:
+            return 0
+    return max(0, room)
+
+
+def suffering(
+    waiting: Iterable[RequestRow], ttft_p95_s: float | None, baseline_p95_s: float | None
+) -> str | None:
+    """Why test traffic has to stop, in words; None while real requests fare well. ``ttft_p95_s`` is that of
+    real requests since the traffic began, ``baseline_p95_s`` before it; None when it is not known."""
     for row in waiting:
         if row.synthetic or row.queue_wait_s is None or row.queue_wait_s <= SUFFER_WAIT_S:
             continue
-        if row.replica in full:
-            return f"guard rail: {row.id} has waited {row.queue_wait_s:.0f} s for KV memory on {row.replica}"
-        if row.waiting_reason == "slots":
-            return f"guard rail: {row.id} has waited {row.queue_wait_s:.0f} s for a place on {row.replica}"
+        where = f" on {row.replica}" if row.replica else ""
+        why = f" ({row.waiting_reason})" if row.waiting_reason else ""
+        return f"guard rail: {row.id} has waited {row.queue_wait_s:.0f} s{where}{why}"
+    if ttft_p95_s is None or baseline_p95_s is None:
+        return None
+    if ttft_p95_s > max(QUICK_TTFT_S, SUFFER_TTFT_FACTOR * baseline_p95_s):
+        return f"guard rail: TTFT p95 of real requests rose from {baseline_p95_s:.2f} to {ttft_p95_s:.2f} s"
     return None
-
-
-def _is_full(replica: Replica) -> bool:
-    used, usable = replica.kv.used, replica.kv.admit_limit or replica.kv.total
-    return used is not None and usable is not None and used > SUFFER_KV_RATIO * usable

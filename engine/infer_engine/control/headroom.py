@@ -27,8 +27,13 @@ class Headroom:
         if command.dry_run:
             return CommandResult(operation=None, effect=effect)
         target = command.replica or "fleet"
+        if command.revert_after_s is not None:
+            self._operations.ensure_room()  # before the marks move: a refused command moves none
+        # Before, too: a replica that answers late must not have its old mark put back after its new one.
+        self._supersede_reverts(
+            self._fleet.replica_ids() if command.replica is None else [command.replica], command
+        )
         moves = await self._fleet.set_headroom(command)
-        self._supersede_reverts(moves, command)
         params: dict[str, object] = {
             "tier": command.tier,
             "limits": {each: list(move) for each, move in moves.items()},
@@ -42,17 +47,23 @@ class Headroom:
         )
         return CommandResult(operation=operation, effect=effect)
 
-    def _supersede_reverts(self, moves: Moves, command: SetHeadroom) -> None:
-        """A mark that somebody moved again is not moved back under them."""
+    def _supersede_reverts(self, replicas: list[str], command: SetHeadroom) -> None:
+        """A mark that somebody moved again is not moved back under them; those of other replicas are."""
         for operation in self._operations.newest_first():
-            same_mark = operation.kind == "headroom-revert" and operation.params.get("tier") == command.tier
-            if same_mark and set(operation.params.get("replicas", ())) & set(moves):
+            if operation.kind != "headroom-revert" or operation.params.get("tier") != command.tier:
+                continue
+            before: list[str] = operation.params["replicas"]
+            left = [replica for replica in before if replica not in replicas]
+            if not left:
                 self._operations.cancel(operation.id, "the mark was moved again")
+            elif left != before:
+                self._operations.change(operation.id, {"params": {**operation.params, "replicas": left}})
 
     def _start_revert(self, target: str, moves: Moves, command: SetHeadroom, after_s: float) -> str:
         async def work(handle: Handle) -> None:
             await asyncio.sleep(after_s)
-            reverted = await self._revert(moves, command)
+            left: list[str] = handle.operation.params["replicas"]
+            reverted = await self._revert({replica: moves[replica] for replica in left}, command)
             handle.update(message=_describe(reverted, command) if reverted else "nothing to move back")
 
         operation = self._operations.start(
@@ -63,6 +74,7 @@ class Headroom:
             reason=command.reason,
             deadline_at=self._wall() + after_s,
             params={"tier": command.tier, "replicas": list(moves)},
+            refusable=False,  # there was room when the command came
         )
         return operation.id
 
@@ -73,7 +85,8 @@ class Headroom:
             if replica not in self._fleet.replica_ids():
                 continue
             kv = self._fleet.replica(replica).kv
-            if kv.total is None or _limit(kv, command) != new:
+            # One that is loading again shows no limit; it will be told the one that is wanted.
+            if kv.total is None or _limit(kv, command) not in (new, None):
                 continue
             back = SetHeadroom(replica=replica, blocks=kv.total - old, tier=command.tier)
             try:
@@ -89,4 +102,7 @@ def _limit(kv: Kv, command: SetHeadroom) -> int | None:
 
 def _describe(moves: Moves, command: SetHeadroom) -> str:
     mark = "admit limit" if command.tier == "interactive" else "batch limit"
-    return ", ".join(f"{replica} {mark} {old} → {new} blocks" for replica, (old, new) in moves.items())
+    return ", ".join(
+        f"{replica} {mark} {old} → {new} blocks" if old != new else f"{replica} {mark} stays at {new} blocks"
+        for replica, (old, new) in moves.items()
+    )

@@ -75,6 +75,19 @@ class Operations:
                 return operation
         return None
 
+    def ensure_room(self) -> None:
+        """Refusal when nothing more can be started: to be asked before a command takes effect, so that a
+        refused one has none."""
+        if self._closed:
+            raise refuse(503, "stopping", "The server is stopping.")
+        if len(self._tasks) >= MAX_RUNNING:
+            raise refuse(
+                429,
+                "too_many_operations",
+                "Too many operations are running.",
+                numbers={"running": len(self._tasks), "allowed": MAX_RUNNING},
+            )
+
     def start(
         self,
         kind: str,
@@ -85,17 +98,13 @@ class Operations:
         reason: str,
         deadline_at: float | None = None,
         params: dict[str, Any] | None = None,
+        refusable: bool = True,
     ) -> Operation:
-        """Run ``work`` as an operation: it succeeds when ``work`` returns and fails when it raises."""
-        if self._closed:
-            raise refuse(503, "stopping", "The server is stopping.")
-        if len(self._tasks) >= MAX_RUNNING:
-            raise refuse(
-                429,
-                "too_many_operations",
-                "Too many operations are running.",
-                numbers={"running": len(self._tasks), "allowed": MAX_RUNNING},
-            )
+        """Run ``work`` as an operation: it succeeds when ``work`` returns and fails when it raises. It begins
+        after this returns, so that what it reports on can be done in between. ``refusable=False`` is for
+        what lowers the load or was promised room before, and is bounded by other means."""
+        if refusable or self._closed:
+            self.ensure_room()
         operation = self._add(
             Operation(
                 id=self._next_id(),

@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, closing
+from contextlib import closing
 from typing import get_args
 
 from starlette.requests import Request
@@ -139,16 +138,11 @@ class Reads:
                 ).problem,
                 retry_after_s=5.0,
             )
-        return EventStream(self._counted(source.messages()))
+        self._streams += 1  # now, not when it begins to send: a burst must not pass the limit
+        return EventStream(source.messages(), self._stream_closed)
 
-    async def _counted(self, messages: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        self._streams += 1
-        try:
-            async with aclosing(messages):
-                async for message in messages:
-                    yield message
-        finally:
-            self._streams -= 1
+    def _stream_closed(self) -> None:
+        self._streams -= 1
 
     def _must_exist(self, replica: str) -> None:
         if replica not in self._context.fleet.replica_ids():

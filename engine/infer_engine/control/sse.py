@@ -22,12 +22,20 @@ _HEADERS = [
 
 class EventStream:
     """An ASGI response that sends what ``messages`` yields. The generator is always closed: when it ends,
-    when the client goes, and when the client stops reading for SEND_TIMEOUT_S."""
+    when the client goes, and when the client stops reading for SEND_TIMEOUT_S; ``closed`` is called after
+    it, even if nothing was ever sent."""
 
-    def __init__(self, messages: AsyncGenerator[bytes]) -> None:
+    def __init__(self, messages: AsyncGenerator[bytes], closed: Callable[[], None] = lambda: None) -> None:
         self._messages = messages
+        self._closed = closed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._serve(scope, receive, send)
+        finally:
+            self._closed()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         abort: Callable[[], None] | None = scope.get("state", {}).get("abort")
         sender = asyncio.create_task(self._send_all(send))
         watcher = asyncio.create_task(_disconnected(receive))

@@ -1,5 +1,5 @@
-"""Injected test traffic: tagged synthetic, lowest priority, capped, and gone by itself when real users
-suffer."""
+"""Injected test traffic: tagged synthetic, first to be preempted, held back while real requests wait, capped,
+and gone by itself when real users suffer."""
 
 import asyncio
 import time
@@ -11,9 +11,10 @@ from msgspec import structs
 
 from infer_engine.control.corpus import PROFILES, Ask, Profile, arrivals, compose
 from infer_engine.control.decode import MAX_DURATION_S, MAX_RATE_PER_S
-from infer_engine.control.guard_rail import suffering
+from infer_engine.control.guard_rail import may_send, suffering
 from infer_engine.control.operations import Handle, OperationFailed, Operations
 from infer_engine.control.problems import echo, refuse
+from infer_engine.control.real_ttft import RealTtft
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
 from infer_engine.model.sampling import Sampling
@@ -27,7 +28,8 @@ from infer_engine.protocol import (
 )
 
 TENANT = "synthetic"
-#: Below every priority a client can ask for: first to be preempted, last to be admitted.
+#: Below every priority a client can ask for: first to be preempted. Admission goes by arrival, not by
+#: priority; that real requests do not queue behind test traffic is the guard rail's doing.
 PRIORITY = -1_000
 MAX_IN_FLIGHT = 64
 #: Arrivals, ends and the guard rail are looked at this often.
@@ -56,6 +58,7 @@ class Injector:
         self._status = TrafficStatus()
         self._in_flight: list[Generation] = []
         self._operation: Operation | None = None
+        self._real_ttft = RealTtft(fleet.measures, time.monotonic)
 
     def status(self) -> TrafficStatus:
         return structs.replace(self._status, in_flight=len(self._in_flight))
@@ -78,12 +81,17 @@ class Injector:
         if totals.kv_used_ratio is not None and totals.kv_used_ratio > 0.8:
             warnings.append(f"KV use is {totals.kv_used_ratio:.0%} already: expect waiting and preemptions")
         if totals.waiting:
-            warnings.append(f"{totals.waiting} requests wait already")
+            warnings.append(
+                "1 request waits already"
+                if totals.waiting == 1
+                else f"{totals.waiting} requests wait already"
+            )
         return Effect(
             summary=[
-                f"about {requests:.0f} {command.profile} requests over {command.duration_s:g} s "
+                f"about {_requests(requests, command.profile)} over {command.duration_s:g} s "
                 f"({command.rate_per_s:g}/s, tier {command.tier}), at most {MAX_IN_FLIGHT} at once",
-                "tagged synthetic, lowest priority; stops by itself when real requests suffer",
+                "tagged synthetic, first to be preempted, held back while real requests wait; "
+                "stops by itself when they suffer",
             ],
             numbers={
                 "requests": requests,
@@ -99,7 +107,24 @@ class Injector:
     def start(self, command: Inject) -> Operation:
         """Call ``predict`` first: it refuses."""
         now = self._wall()
+        operation = self._operations.start(
+            "inject",
+            "fleet",
+            lambda handle: self._work(handle, command),
+            actor=command.actor,
+            reason=command.reason,
+            deadline_at=now + command.duration_s,
+            params={
+                "profile": command.profile,
+                "rate_per_s": command.rate_per_s,
+                "duration_s": command.duration_s,
+                "tier": command.tier,
+                "seed": command.seed,
+            },
+        )
+        self._operation = operation
         self._in_flight = []
+        self._real_ttft.begin()
         self._status = TrafficStatus(
             running=True,
             profile=command.profile,
@@ -115,28 +140,13 @@ class Injector:
             message=f"test traffic: {command.profile}, {command.rate_per_s:g}/s for {command.duration_s:g} s",
             synthetic=True,
         )
-        self._operation = self._operations.start(
-            "inject",
-            "fleet",
-            lambda handle: self._work(handle, command),
-            actor=command.actor,
-            reason=command.reason,
-            deadline_at=now + command.duration_s,
-            params={
-                "profile": command.profile,
-                "rate_per_s": command.rate_per_s,
-                "duration_s": command.duration_s,
-                "tier": command.tier,
-                "seed": command.seed,
-            },
-        )
-        return self._operation
+        return operation
 
     def predict_stop(self) -> Effect:
         if not self._status.running:
             return Effect(summary=["no test traffic is running: nothing will change"])
         return Effect(
-            summary=[f"no more test requests; {len(self._in_flight)} in flight are cancelled"],
+            summary=[f"no more test requests; those in flight ({len(self._in_flight)}) are cancelled"],
             numbers={"in_flight": float(len(self._in_flight)), "sent": float(self._status.sent)},
         )
 
@@ -189,8 +199,9 @@ class Injector:
         guard_s = loop.time()
         room_tokens = self._room_tokens()
         while loop.time() < end_s:
+            room = self._may_send() if due_s <= loop.time() else 0
             while due_s <= min(loop.time(), end_s):
-                self._send(compose(profile, random, room_tokens), random, command)
+                room -= self._send(compose(profile, random, room_tokens), random, command, room=room)
                 due_s += next(gaps)
             if loop.time() >= guard_s:
                 guard_s += GUARD_PERIOD_S
@@ -206,11 +217,16 @@ class Injector:
             await asyncio.sleep(TURN_S)
             self._collect(handle)
 
-    def _send(self, ask: Ask, random: Random, command: Inject) -> None:
+    def _may_send(self) -> int:
+        room = may_send(self._fleet.rows(None, "waiting"), len(self._fleet.ready_replicas()))
+        return min(room, MAX_IN_FLIGHT - len(self._in_flight))
+
+    def _send(self, ask: Ask, random: Random, command: Inject, *, room: int) -> bool:
+        """True when it was sent; there must be ``room`` for it."""
         seed = random.getrandbits(31)
-        if len(self._in_flight) >= MAX_IN_FLIGHT:
+        if room <= 0:
             self._status = structs.replace(self._status, not_sent=self._status.not_sent + 1)
-            return
+            return False
         spec = GenerationSpec(
             prompt=self._prompt(ask),
             max_tokens=ask.max_tokens,
@@ -226,6 +242,7 @@ class Injector:
             self._in_flight.append(self._fleet.submit(spec))
         except Refusal:
             self._status = structs.replace(self._status, failed=self._status.failed + 1)
+        return True
 
     def _prompt(self, ask: Ask) -> tuple[int, ...]:
         """The question in the model's chat template, with its text cut until it fits."""
@@ -262,13 +279,20 @@ class Injector:
 
     def _progress(self) -> str:
         status = self.status()
-        skipped = f", {status.not_sent} not sent (too many in flight)" if status.not_sent else ""
+        skipped = f", {status.not_sent} not sent (too much waits)" if status.not_sent else ""
         return f"{status.sent} sent, {status.finished} finished, {status.failed} failed{skipped}"
 
     def _watch_real_users(self) -> None:
-        because = suffering(self._fleet.rows(None, "waiting"), self._fleet.status().replicas)
+        because = suffering(
+            self._fleet.rows(None, "waiting"), self._real_ttft.p95_s(), self._real_ttft.baseline_s
+        )
         if because is not None:
             raise OperationFailed(because)
+
+
+def _requests(count: float, kind: str) -> str:
+    shown = f"{count:.0f}"
+    return f"1 {kind} request" if shown == "1" else f"{shown} {kind} requests"
 
 
 def _profile(name: str) -> Profile:

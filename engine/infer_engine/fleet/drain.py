@@ -36,6 +36,8 @@ class DrainFacts:
     others_kv_total: int
     fleet_kv_used: int
     fleet_kv_total: int
+    #: It has not stepped or answered for too long.
+    stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def judge(facts: DrainFacts, drain: Drain) -> Denied | None:
             "would_break_min_ready",
             "it is the last ready replica",
             f"draining {facts.replica} would leave 0 ready replicas, at least 1 must stay; "
-            "force overrides this",
+            "--force overrides this",
             numbers={"ready": 1.0, "ready_after": 0.0, "min_ready": 1.0},
         )
     return None
@@ -111,12 +113,23 @@ def predict(facts: DrainFacts, drain: Drain) -> Effect:
         summary.append(f"{_requests(moved)} waiting here will move to {', '.join(facts.other_ready)}")
     if held:
         summary.append(f"{_requests(held)} waiting here will be held: no other replica is ready")
-    if ratio_after is not None:
+    waits_on = _waits_on(facts) if moved else 0
+    if waits_on:
+        summary.append(
+            f"the remaining replicas have no room for all: about {_requests(waits_on)} will wait there"
+        )
+    elif ratio_after is not None:
         summary.append(f"KV use of the remaining replicas: about {ratio_after:.0%}")
 
     warnings: list[str] = []
     if facts.state in ("draining", "drained"):
         warnings.append(f"{facts.replica} is already {facts.state}")
+    if facts.stalled:
+        warnings.append(
+            f"{facts.replica} is stalled: "
+            + ("nothing is cancelled" if mode == "cancel" else "nothing finishes")
+            + " and nothing moves before it answers or its process ends"
+        )
     if not facts.other_ready:
         warnings.append("no ready replica will be left: new requests will be held until one returns")
     elif ratio_after is not None and ratio_after > 0.9:
@@ -136,6 +149,14 @@ def predict(facts: DrainFacts, drain: Drain) -> Effect:
         },
         warnings=warnings,
     )
+
+
+def _waits_on(facts: DrainFacts) -> int:
+    """About how many of the requests that move find no room where they go, all being alike."""
+    room = max(0, facts.others_kv_total - facts.others_kv_used)
+    if not facts.others_kv_total or not facts.waiting or facts.waiting_blocks <= room:
+        return 0
+    return facts.waiting - room * facts.waiting // facts.waiting_blocks
 
 
 def _ratio(used: int, total: int) -> float | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from infer_engine.fleet.cancelling import cancel_all
 from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, predict
 from infer_engine.fleet.generation import Refusal
+from infer_engine.fleet.health import health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.lifecycle import set_state
 from infer_engine.fleet.measures import Measures
@@ -69,8 +70,19 @@ class Draining:
         if handle.state not in ("draining", "drained"):
             summary = [f"{replica} is {handle.state}; once it is ready it takes requests again"]
         if held:
-            summary.append(f"{held} held requests can be placed")
-        return Effect(summary=summary, numbers={"held": float(held)})
+            summary.append("1 held request" if held == 1 else f"{held} held requests")
+            summary[-1] += " can be placed"
+        elsewhere = sum(
+            request.state == "waiting" and request.generation.replica not in (None, replica)
+            for request in self.ledger.live.values()
+        )
+        if elsewhere:
+            summary.append(
+                "1 request that waits on another replica stays there"
+                if elsewhere == 1
+                else f"{elsewhere} requests that wait on other replicas stay there"
+            )
+        return Effect(summary=summary, numbers={"held": float(held), "waiting_elsewhere": float(elsewhere)})
 
     def undrain(self, replica: str, *, actor: str = "") -> None:
         """Open admission again; a replica that is not drained stays as it is."""
@@ -124,6 +136,7 @@ class Draining:
             others_kv_total=others_total,
             fleet_kv_used=fleet_used,
             fleet_kv_total=fleet_total,
+            stalled=health(handle, self.ledger.clock(), has_work=bool(requests)) == "stalled",
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from infer_engine.fleet.generation import Refusal
 from infer_engine.protocol import Effect, Problem, SetHeadroom, Tier
-from infer_engine.replica.handle import LimitsError, ReplicaHandle
+from infer_engine.replica.handle import LimitsError, LimitsPendingError, ReplicaHandle
 
 #: How long a replica may take to answer: it does so between two steps, and a prefill step can be long.
 ANSWER_TIMEOUT_S = 15.0
@@ -35,8 +35,8 @@ def moves(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> list[Mo
     if command.replica is not None and command.replica not in handles:
         raise _refusal(404, "unknown_replica", "There is no such replica.", field="replica")
     targets = [handles[command.replica]] if command.replica is not None else list(handles.values())
-    loaded = [handle for handle in targets if handle.ready is not None]
-    if not loaded:
+    known = [handle for handle in targets if handle.info is not None]
+    if not known:
         raise _refusal(
             409,
             "not_ready",
@@ -44,14 +44,18 @@ def moves(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> list[Mo
             detail="its KV pool is known once it has loaded",
             field="replica",
         )
-    return [_move(handle, command) for handle in loaded]
+    return [_move(handle, command) for handle in known]
 
 
 def _move(handle: ReplicaHandle, command: SetHeadroom) -> Move:
-    if handle.ready is None:
+    """One that loads again is told its mark when it has: until then its old one is what it was told last."""
+    if handle.info is None:
         raise RuntimeError(f"replica {handle.id} has no pool yet")
-    total = handle.ready.info.kv_blocks
-    blocks = command.blocks if command.blocks is not None else round(total * (command.percent or 0.0) / 100)
+    total, name = handle.info.kv_blocks, mark_name(command.tier)
+    if command.blocks is not None:
+        blocks = command.blocks
+    else:  # rounded as at the start of a replica, where the limit is given as a share
+        blocks = total - int(total * (100.0 - (command.percent or 0.0)) / 100 + 1e-9)
     if not 0 <= blocks <= total:
         raise _refusal(
             422,
@@ -61,7 +65,8 @@ def _move(handle: ReplicaHandle, command: SetHeadroom) -> Move:
             field="blocks",
             numbers={"given": blocks, "total": total},
         )
-    return Move(handle, total, handle.limits[mark_name(command.tier)], total - blocks)
+    old_limit = {**handle.first_limits, **handle.wanted_limits, **handle.limits}[name]
+    return Move(handle, total, old_limit, total - blocks)
 
 
 def _check(command: SetHeadroom) -> None:
@@ -91,6 +96,9 @@ def predict(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> Effec
     admitted = 0
     for move in planned:
         summary.append(_line(move, command.tier))
+        if move.handle.ready is None:
+            warnings.append(f"{move.handle.id} is {move.handle.state}: it gets the mark once it has loaded")
+            continue
         admits = _would_admit(move, command.tier)
         admitted += admits
         if admits:
@@ -106,13 +114,19 @@ def predict(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> Effec
             warnings.append(
                 f"{move.handle.id}: batch is never admitted beyond the interactive mark ({other} blocks)"
             )
-    rises = sum(move.new_limit - move.old_limit for move in planned)
-    if rises < 0:
-        summary.append("more headroom admits fewer: more room for running sequences to grow, longer queues")
-    elif rises > 0:
-        summary.append("less headroom admits more: shorter queues, preemptions become likelier")
-    else:
+    rises = {move.new_limit - move.old_limit for move in planned} - {0}
+    if not rises:
         summary.append("the mark is there already: nothing will change")
+    if min(rises, default=0) < 0:
+        summary.append("more headroom admits fewer: more room for running sequences to grow, longer queues")
+    if max(rises, default=0) > 0:
+        summary.append("less headroom admits more: shorter queues, preemptions become likelier")
+    if command.replica is None:
+        warnings += [
+            f"{handle.id} is {handle.state} and has never loaded: its mark does not move"
+            for handle in handles.values()
+            if handle.info is None
+        ]
     return Effect(summary=summary, numbers=_numbers(planned, admitted), warnings=warnings)
 
 
@@ -121,29 +135,52 @@ async def apply(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> d
     planned = moves(handles, command)
     name = mark_name(command.tier)
     answers = await asyncio.gather(
-        *(move.handle.set_limits({name: move.new_limit}, ANSWER_TIMEOUT_S) for move in planned),
+        *(_tell(move, name) for move in planned),
         return_exceptions=True,
     )
     done: dict[str, tuple[int, int]] = {}
     failed: list[str] = []
     for move, answer in zip(planned, answers, strict=True):
-        if isinstance(answer, LimitsError):
-            failed.append(f"{move.handle.id}: {answer}")
+        if isinstance(answer, LimitsPendingError):
+            when = f"its mark will move to {move.new_limit} when it answers or has loaded again"
+            failed.append(f"{move.handle.id}: {answer}; {when}")
+        elif isinstance(answer, LimitsError):
+            failed.append(f"{move.handle.id}: {answer}; its mark was not moved")
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            move.handle.wanted_limits[name] = move.new_limit
-            done[move.handle.id] = (answer.old[name], answer.new[name])
+            done[move.handle.id] = answer
     if failed:
-        moved = f"; moved already: {', '.join(done)}" if done else "; nothing was moved"
+        if done:
+            failed.append(f"moved already: {', '.join(done)}")
+        if command.revert_after_s is not None:
+            failed.append("nothing will be moved back by itself")
         raise _refusal(
-            504, "replica_unresponsive", "Not every replica moved its mark.", detail="; ".join(failed) + moved
+            504, "replica_unresponsive", "Not every replica moved its mark.", detail="; ".join(failed)
         )
     return done
 
 
+async def _tell(move: Move, name: str) -> tuple[int, int]:
+    """Old and new limit, once the replica has it; at once when it has yet to load. LimitsError otherwise. It
+    is told again after a restart, unless it refused."""
+    handle = move.handle
+    if handle.ready is None:
+        handle.wanted_limits[name] = move.new_limit
+        return move.old_limit, move.new_limit
+    try:
+        answer = await handle.set_limits({name: move.new_limit}, ANSWER_TIMEOUT_S)
+    except LimitsPendingError:
+        handle.wanted_limits[name] = move.new_limit
+        raise
+    handle.wanted_limits[name] = move.new_limit
+    return answer.old[name], answer.new[name]
+
+
 def _line(move: Move, tier: Tier) -> str:
     old, new = move.total - move.old_limit, move.total - move.new_limit
+    if old == new:
+        return f"{move.handle.id}: headroom is {new} blocks ({_share(new, move.total)}) already: no change"
     return (
         f"{move.handle.id}: headroom {old} → {new} blocks "
         f"({_share(old, move.total)} → {_share(new, move.total)}); "

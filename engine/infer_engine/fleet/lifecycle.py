@@ -119,7 +119,9 @@ class Lifecycle:
         process = self._process
         if process is None:
             return
-        if self._handle.ready is not None:  # else it is loading and hears nothing
+        if self._handle.ready is None:
+            process.kill()  # it is loading: it hears nothing, and nothing is lost
+        else:
             self._handle.tell(Stop())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STOP_GRACE_S):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from infer_engine.fleet.endings import end_as_intended
 from infer_engine.fleet.generation import Generation, Refusal
+from infer_engine.fleet.health import health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.loads import Loads
 from infer_engine.fleet.refusals import check_fits, held_full, no_replica, queue_full
@@ -116,6 +117,10 @@ class Placer:
     def _admitting(self) -> list[ReplicaHandle]:
         return [handle for handle in self.handles.values() if handle.admits]
 
+    def _is_stalled(self, handle: ReplicaHandle) -> bool:
+        has_work = bool(self.ledger.on(handle.id))
+        return health(handle, self.ledger.clock(), has_work=has_work) == "stalled"
+
     def _why_held(self) -> WaitingReason | None:
         """Why no replica takes requests just now; None when none will."""
         states = {handle.state for handle in self.handles.values()}
@@ -137,8 +142,12 @@ class Placer:
         self.ledger.finish(request, "error", code=problem.code, error=problem.detail)
 
     def _place(self, request: Tracked) -> bool:
-        """Send it to the least loaded replica that can be reached; False when there is none with room."""
-        candidates = {handle.id: handle for handle in self._admitting()}
+        """Send it to the least loaded replica that can be reached; False when there is none with room. One
+        that has stalled gets it only when all have."""
+        admitting = self._admitting()
+        candidates = {each.id: each for each in admitting if not self._is_stalled(each)} or {
+            each.id: each for each in admitting
+        }
         while candidates:
             self._turn += 1
             chosen = choose([self.loads.of(handle) for handle in candidates.values()], self._turn)

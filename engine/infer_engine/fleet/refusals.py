@@ -62,7 +62,7 @@ def queue_full(waiting: int, most_waiting: int) -> Refusal:
             status=429,
             code="queue_full",
             title="The queue is full.",
-            detail=f"{waiting} requests wait on the ready replicas, {most_waiting} may.",
+            detail=f"{_waits(waiting)} on the ready replicas, {most_waiting} may.",
             numbers={"waiting": waiting, "most_waiting": most_waiting},
         ),
         retry_after_s=QUEUE_RETRY_S,
@@ -76,11 +76,19 @@ def held_full(held: int, most_held: int, *, draining: bool) -> Refusal:
             status=503,
             code="draining" if draining else "no_ready_replica",
             title="No replica is ready.",
-            detail=f"{why}, and {held} requests are held already, {most_held} may be.",
+            detail=f"{why}, and {_are_held(held)} already, {most_held} may be.",
             numbers={"held": held, "most_held": most_held},
         ),
         retry_after_s=NO_REPLICA_RETRY_S,
     )
+
+
+def _waits(count: int) -> str:
+    return "1 request waits" if count == 1 else f"{count} requests wait"
+
+
+def _are_held(count: int) -> str:
+    return "1 request is held" if count == 1 else f"{count} requests are held"
 
 
 def no_replica() -> Refusal:

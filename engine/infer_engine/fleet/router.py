@@ -1,8 +1,8 @@
 """Which replica gets a request. Pure: loads in, a replica's id out.
 
 Only replicas that are ready and admit are ever asked about: draining and unready ones are filtered, never
-scored. Loads count what was dispatched a moment ago, before the replica has said a word about it, so a
-burst does not land on one replica.
+scored, and so are stalled ones while others step. Loads count what was dispatched a moment ago, before the
+replica has said a word about it, so a burst does not land on one replica.
 """
 
 from collections.abc import Sequence

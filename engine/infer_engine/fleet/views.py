@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from infer_engine.fleet.health import LIVE_STATES, health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.measures import Measures, itl_figures, queue_figures, ttft_figures
 from infer_engine.fleet.placing import Placer
@@ -13,7 +14,6 @@ from infer_engine.fleet.rows import frame_row, live_row, observed_row
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import (
     Fleet,
-    Health,
     Kv,
     Replica,
     ReplicaFrame,
@@ -26,13 +26,6 @@ from infer_engine.protocol import (
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.messages import Observation, StepReport
 from infer_engine.settings import ServerSettings
-
-#: A replica with work has stalled when it has not stepped for this long, and for STALL_STEPS of its longest
-#: recent steps.
-STALL_S = 5.0
-STALL_STEPS = 5
-#: States in which a replica has a process that answers.
-LIVE_STATES = frozenset({"ready", "draining", "drained"})
 
 
 @dataclass(slots=True)
@@ -119,7 +112,7 @@ class Views:
         return Replica(
             id=handle.id,
             state=handle.state,
-            health=self._health(handle, now_s, bool(requests)),
+            health=health(handle, now_s, has_work=bool(requests)),
             step_age_s=None if handle.last_step_s is None else now_s - handle.last_step_s,
             running=running if live else None,
             waiting=waiting if live else None,
@@ -152,19 +145,6 @@ class Views:
             dtype=info.dtype if info else None,
             error=handle.error,
         )
-
-    def _health(self, handle: ReplicaHandle, now_s: float, has_work: bool) -> Health | None:
-        """None while it has no process that could step. A replica that says nothing at all has stalled too:
-        even an idle one tells once a second that it lives."""
-        if handle.state not in LIVE_STATES:
-            return None
-        patience_s = max(STALL_S, STALL_STEPS * max(handle.step_times_s, default=0.0))
-        if handle.heard_s is not None and now_s - handle.heard_s > patience_s:
-            return "stalled"
-        if not has_work:
-            return "idle"
-        moments = [each for each in (handle.last_step_s, handle.work_since_s) if each is not None]
-        return "stalled" if moments and now_s - max(moments) > patience_s else "ok"
 
     # --- requests ------------------------------------------------------------------------------------------
 

@@ -94,8 +94,9 @@ def unknown_model(asked: str, served: str) -> ApiError:
     )
 
 
-def refused(refusal: Refusal) -> ApiError:
-    """The fleet did not take the request; both numbers of a refusal for size are in the message."""
+def refused(refusal: Refusal, prompt_field: str) -> ApiError:
+    """The fleet did not take the request; both numbers of a refusal for size are in the message. The prompt
+    is called by the name of the field it came in."""
     problem = refusal.problem
     message = problem.detail or problem.title
     missing = {name: value for name, value in problem.numbers.items() if not _mentions(message, value)}
@@ -105,7 +106,11 @@ def refused(refusal: Refusal) -> ApiError:
     if retry_after_s is None and problem.status in (429, 503):
         retry_after_s = 1.0
     return ApiError(
-        problem.status, message, param=problem.field, code=problem.code, retry_after_s=retry_after_s
+        problem.status,
+        message,
+        param=prompt_field if problem.field == "prompt" else problem.field,
+        code=problem.code,
+        retry_after_s=retry_after_s,
     )
 
 

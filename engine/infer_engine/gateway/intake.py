@@ -48,7 +48,7 @@ class Intake:
         try:
             return self._fleet.submit(spec)
         except Refusal as refusal:
-            raise refused(refusal) from None
+            raise refused(refusal, ask.prompt_field) from None
 
     def _max_tokens(self, ask: Ask, prompt_tokens: int) -> int:
         """What was asked for; unasked, what the context and an empty pool have room for."""

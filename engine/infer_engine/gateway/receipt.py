@@ -71,6 +71,13 @@ class Receipt:
             raise ApiError(
                 415, "the Content-Type must be application/json", code="unsupported_media_type", close=True
             )
+        if headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise ApiError(
+                415,
+                "the body must not be compressed (Content-Encoding)",
+                code="unsupported_media_type",
+                close=True,
+            )
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and len(length) < 20:
             self._check_size(int(length))

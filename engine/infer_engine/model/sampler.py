@@ -14,6 +14,9 @@ from infer_engine.model.sampling import Sampling
 _MASK = (1 << 64) - 1
 #: Candidates looked at before a whole vocabulary is sorted for top-p; they nearly always hold its mass.
 _FEW = 1024
+#: Below this the most likely token has all the mass that numbers can tell apart, and far below it dividing by
+#: the temperature gives no numbers: greedy.
+_COLDEST = 1e-5
 
 
 def sample(
@@ -23,7 +26,7 @@ def sample(
     to the lowest id. Rows without a finite logit give some id, never an error."""
     chosen: list[int] = logits.argmax(dim=-1).tolist()
     for row, (one, position) in enumerate(zip(parameters, positions, strict=True)):
-        if one is not None and one.temperature > 0:
+        if one is not None and one.temperature >= _COLDEST:
             chosen[row] = _draw(logits[row], one, uniform(one.seed, position))
     return chosen
 
@@ -43,7 +46,7 @@ def _mixed(state: int) -> int:
 
 def _draw(logits: torch.Tensor, parameters: Sampling, number: float) -> int:
     """Invert the cumulative distribution at ``number``."""
-    # Scaling after subtracting the maximum: no temperature, however small, overflows.
+    # The maximum becomes 0 before scaling, so that a low temperature makes no score positive and huge.
     scores = (logits - logits.max()) / parameters.temperature
     if not 0 < parameters.top_k < len(scores) and parameters.top_p >= 1:
         return _invert(scores.softmax(-1), number)

@@ -39,6 +39,11 @@ class LimitsError(Exception):
     """The replica refused new limits, did not answer in time, or died."""
 
 
+class LimitsPendingError(LimitsError):
+    """It did not answer yet, or died before it could: it obeys when it reads its messages, or is told again
+    when it has loaded."""
+
+
 class ReplicaHandle:
     """``state`` is set by the fleet alone. What is unknown is None; a new incarnation knows nothing of the
     last."""
@@ -56,6 +61,8 @@ class ReplicaHandle:
         self.wanted_limits: dict[str, int] = {}
         self.wanted_view = Observe()
         self.info: RunnerInfo | None = None
+        #: The limits with which its last life started.
+        self.first_limits: dict[str, int] = {}
         self._send = send
         self._calls: dict[int, asyncio.Future[LimitsSet]] = {}
         self._call_numbers = itertools.count(1)
@@ -95,7 +102,7 @@ class ReplicaHandle:
         self._unsent: deque[ToReplica] = deque()
         for call in self._calls.values():
             if not call.done():
-                call.set_exception(LimitsError(f"replica {self.id} was lost before it answered"))
+                call.set_exception(LimitsPendingError(f"replica {self.id} was lost before it answered"))
         self._calls.clear()
 
     # --- what it said --------------------------------------------------------------------------------------
@@ -122,7 +129,7 @@ class ReplicaHandle:
                 self.ready = message
                 self.info = message.info
                 self.load_progress = None
-                self.limits = _limits_of(message)
+                self.limits = self.first_limits = _limits_of(message)
             case LimitsSet():
                 self.limits = message.new or self.limits
                 call = self._calls.pop(message.call, None)
@@ -192,8 +199,8 @@ class ReplicaHandle:
                 self.tell(view)
 
     async def set_limits(self, limits: dict[str, int], timeout_s: float) -> LimitsSet:
-        """Set limits by name between two of its steps. LimitsError when it refuses, is lost or does not
-        answer."""
+        """Set limits by name between two of its steps. LimitsError when it refuses,
+        LimitsPendingError when it is lost or does not answer."""
         number = next(self._call_numbers)
         call: asyncio.Future[LimitsSet] = asyncio.get_running_loop().create_future()
         self._calls[number] = call
@@ -202,7 +209,7 @@ class ReplicaHandle:
             async with asyncio.timeout(timeout_s):
                 answer = await call
         except TimeoutError:
-            raise LimitsError(f"replica {self.id} did not answer within {timeout_s:.0f} s") from None
+            raise LimitsPendingError(f"replica {self.id} did not answer within {timeout_s:.0f} s") from None
         finally:
             self._calls.pop(number, None)
         if answer.error is not None:

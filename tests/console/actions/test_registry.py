@@ -3,7 +3,8 @@
 import dataclasses
 
 import pytest
-from infer_console.actions.params import Given, ParamError
+from infer_console.actions.headroom import new_limit, present_headroom
+from infer_console.actions.params import Amount, Given, ParamError
 from infer_console.actions.registry import ACTIONS, action
 from infer_console.state.picture import Link, Picture, ReplicaPicture
 from infer_engine.protocol import (
@@ -69,7 +70,7 @@ TARGETS = {
     "undrain": "r0",
     "headroom": "r0",
     "inject": None,
-    "stop-inject": None,
+    "inject-stop": None,
     "cancel": "q1",
 }
 
@@ -105,7 +106,7 @@ def test_names_are_unique_and_capitals_act() -> None:
             {"profile": "mixed", "rate": "2.5", "duration": "30s", "tier": "batch"},
             Inject(profile="mixed", rate_per_s=2.5, duration_s=30.0, tier="batch", actor="kim"),
         ),
-        ("stop-inject", {}, StopInjection(actor="kim")),
+        ("inject-stop", {}, StopInjection(actor="kim")),
         ("cancel", {}, Cancel(actor="kim")),
     ],
 )
@@ -226,6 +227,26 @@ def test_one_injection_at_a_time() -> None:
         fleet=Fleet(name="f", model="m", traffic=TrafficStatus(running=True, profile="chat", in_flight=3)),
     )
     assert action("inject").allowed(busy, None) == "chat traffic is running already; stop it first"
-    assert action("stop-inject").allowed(busy, None) is None
-    assert action("stop-inject").allowed(PICTURE, None) == "no test traffic is running"
-    assert "3 in flight" in "\n".join(action("stop-inject").effect(busy, None, {}))
+    assert action("inject-stop").allowed(busy, None) is None
+    assert action("inject-stop").allowed(PICTURE, None) == "no test traffic is running"
+    assert "3 in flight" in "\n".join(action("inject-stop").effect(busy, None, {}))
+
+
+@pytest.mark.parametrize(
+    ("total", "limit", "shown"), [(303, 272, "10%"), (100, 90, "10%"), (303, 253, "50b"), (300, 300, "0%")]
+)
+def test_the_present_headroom_is_the_present_mark(total: int, limit: int, shown: str) -> None:
+    assert present_headroom(Kv(total=total, admit_limit=limit)) == shown
+    amount = action("headroom").parse({"headroom": shown})["headroom"]
+    assert isinstance(amount, Amount)
+    assert new_limit(total, amount) == limit
+
+
+@pytest.mark.parametrize(
+    ("given", "unchanged"),
+    [({"headroom": "10%"}, True), ({"headroom": "11%"}, False), ({"headroom": "35%", "tier": "batch"}, True)],
+)
+def test_headroom_knows_when_nothing_changes(given: Given, unchanged: bool) -> None:
+    chosen = action("headroom")
+    for target in ("r0", None):
+        assert chosen.unchanged(PICTURE, target, chosen.parse(given)) is unchanged

@@ -177,3 +177,26 @@ def test_nothing_is_written_where_it_runs(tmp_path: Path) -> None:
     done = subprocess.run([*COMMAND, *words], cwd=tmp_path, capture_output=True, timeout=TIMEOUT_S)
     assert done.returncode == 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stdout_that_cannot_be_written_is_one_line(engine: EngineServer) -> None:
+    words = [*COMMAND, "--connect", engine.control_url, "status"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 1
+    assert done.stderr == "infer-console: cannot write to stdout: No space left on device\n"
+
+
+def test_a_closed_stdout_is_one_line(engine: EngineServer) -> None:
+    words = ["sh", "-c", '"$@" >&-', "sh", *COMMAND, "--connect", engine.control_url]
+    for verb in (["status"], ["status", "--json"], []):
+        done = subprocess.run([*words, *verb], stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+        assert done.returncode == 1
+        assert done.stderr == "infer-console: stdout is closed: nowhere to write to\n"
+
+
+def test_a_url_that_is_none_is_a_usage_error() -> None:
+    done = run("--connect", "http://[::1", "status")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "--connect: 'http://[::1'" in done.stderr

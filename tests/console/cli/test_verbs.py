@@ -266,3 +266,45 @@ def test_an_unreachable_server_is_exit_code_3(run: Run) -> None:
         result = run("--connect", "unix:///nonexistent/c.sock", *words)
         assert (result.code, result.out) == (3, "")
         assert "No such file" in result.err
+
+
+def test_the_gateway_is_recognised(run: Run, engine: EngineServer) -> None:
+    result = run("--connect", engine.gateway_url, "status")
+    assert result.code == 1
+    assert "That is the gateway" in result.err
+    assert "connect to the engine server's control socket" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_read_only_is_accepted_before_and_after_the_verb(run: Run) -> None:
+    for words in (("--read-only", "undrain", "r0"), ("undrain", "r0", "--read-only")):
+        result = run(*words)
+        assert (result.code, result.err) == (4, "infer-console: read-only: nothing was changed\n")
+    assert run("status", "--read-only").code == 0
+
+
+@pytest.mark.parametrize("words", [("headroom", "-5%"), ("headroom", "-3b"), ("headroom", "--", "-5%")])
+def test_a_negative_headroom_is_refused_in_words(run: Run, words: tuple[str, ...]) -> None:
+    result = run(*words)
+    assert result.code == 2
+    assert f"headroom: {words[-1]!r} was given, allowed is a percentage" in result.err
+
+
+def test_stopping_traffic_is_called_what_it_is(run: Run) -> None:
+    result = run("inject", "--stop")
+    assert result.code == 0
+    assert " inject-stop fleet succeeded: no test traffic was running" in result.out
+
+
+def test_the_batch_mark_is_shown_where_it_takes_effect(run: Run, engine: EngineServer) -> None:
+    before = engine.status().replicas[0].kv
+    assert before.total is not None
+    assert before.admit_limit is not None
+    try:
+        assert run("headroom", "30b", "--tier", "batch", "--replica", "r0").code == 0
+        assert run("headroom", "40b", "--replica", "r0").code == 0
+        cells = run("headroom", "--replica", "r0").out.splitlines()[-1].split()
+        assert cells[3] == cells[6] == str(before.total - 40)
+    finally:
+        assert run("headroom", f"{before.total - before.admit_limit}b", "--replica", "r0").code == 0
+        assert run("headroom", "45b", "--tier", "batch", "--replica", "r0").code == 0

@@ -6,7 +6,17 @@ import pytest
 from infer_console.diagnosis.alarms import RULES, find_alarms
 from infer_console.diagnosis.memory import FORGET_AFTER_S, AlarmMemory
 from infer_console.state.picture import Link, Picture, ReplicaPicture
-from infer_engine.protocol import Alarm, Kv, Percentiles, QueueWait, Replica, RequestRow
+from infer_engine.protocol import (
+    Alarm,
+    Event,
+    Kv,
+    Operation,
+    Percentiles,
+    QueueWait,
+    Replica,
+    RequestRow,
+    StepMakeup,
+)
 
 QUIET = {
     "state": "ready",
@@ -64,7 +74,12 @@ def test_a_fleet_of_which_nothing_is_known_has_none_either() -> None:
             "critical",
             ["no step for 12.5s", "4 running"],
         ),
-        ({"state": "restarting", "incarnation": 3}, "replica_restarting", "warning", ["incarnation 3"]),
+        (
+            {"state": "restarting", "incarnation": 3},
+            "replica_restarting",
+            "warning",
+            ["incarnation 3", "had sent nothing move", "replica_lost"],
+        ),
         ({"invariant_violations": 2}, "invariant_violations", "critical", ["2 times"]),
         (
             {**QUEUEING, "waiting_reasons": {"kv": 6, "behind": 3}},
@@ -76,12 +91,12 @@ def test_a_fleet_of_which_nothing_is_known_has_none_either() -> None:
         ({"kv": Kv(total=100, used=96)}, "kv_nearly_full", "warning", ["KV 96%", "96 of 100"]),
         ({"preemptions_per_min": 4.0}, "preempting", "warning", ["4/min"]),
         (
-            {"ttft_s": Percentiles(p99=48.0), "queue_wait_s": QueueWait(p99=29.7)},
+            {"ttft_s": Percentiles(p99=48.0), "queue_wait_s": QueueWait(p99=29.7), "waiting": 1},
             "slow_ttft",
             "warning",
-            ["TTFT p99 48.0s", "queue wait p99 29.7s"],
+            ["TTFT p99 48.0s", "queue wait p99 29.7s over the last minute: queueing, not compute"],
         ),
-        ({"state": "draining", "running": 6}, "draining", "warning", ["6 running", "50 blocks held"]),
+        ({"state": "draining", "running": 6}, "draining", "warning", ["6 running", "50 blocks still held"]),
         ({"state": "drained"}, "drained", "warning", ["takes no requests"]),
     ],
 )
@@ -111,6 +126,7 @@ def test_a_rule_fires_with_its_numbers(
         {"kv": Kv(total=100, used=95)},
         {"kv": Kv(total=0, used=0)},
         {"preemptions_per_min": 0.5},
+        {"ttft_s": Percentiles(p99=48.0), "queue_wait_s": QueueWait(p99=29.7)},  # nobody queues any more
         {"ttft_s": Percentiles(p99=48.0), "queue_wait_s": QueueWait(p99=0.2)},  # slow, but not for queueing
         {"ttft_s": Percentiles(p99=1.9), "queue_wait_s": QueueWait(p99=1.8)},
         {"ttft_s": Percentiles(p99=48.0), "queue_wait_s": QueueWait()},  # no evidence
@@ -158,12 +174,98 @@ def test_every_rule_is_in_the_list_once() -> None:
     assert len(set(RULES)) == len(RULES)
 
 
-def test_since_is_when_it_first_fired_and_a_short_silence_does_not_reset_it() -> None:
+def memory_of_a_quiet_fleet() -> AlarmMemory:
     memory = AlarmMemory()
+    assert memory.alarms(picture(replica(), replica("r1")), 100.0) == ()
+    return memory
+
+
+FULL = {"kv": Kv(total=100, used=96)}
+
+
+def test_a_measured_alarm_stays_for_ten_seconds_after_it_last_fired() -> None:
+    memory = memory_of_a_quiet_fleet()
+    full, quiet = picture(replica(**FULL), replica("r1")), picture(replica(), replica("r1"))
+    assert [alarm.since_s for alarm in memory.alarms(full, 101.0)] == [0.0]
+    assert [alarm.since_s for alarm in memory.alarms(full, 104.0)] == [3.0]
+    assert [alarm.since_s for alarm in memory.alarms(quiet, 105.0)] == [4.0], "the line does not flicker"
+    (over,) = memory.alarms(quiet, 107.0)
+    assert over.text == f"until just now: {find_alarms(full)[0].text}"
+    assert [alarm.since_s for alarm in memory.alarms(full, 109.0)] == [8.0]
+    assert memory.alarms(quiet, 109.0 + FORGET_AFTER_S) == ()
+    assert [alarm.since_s for alarm in memory.alarms(full, 120.0)] == [0.0]
+
+
+def test_a_replica_that_no_longer_serves_has_no_measured_alarm() -> None:
+    memory = memory_of_a_quiet_fleet()
+    memory.alarms(picture(replica(**FULL), replica("r1")), 101.0)
+    gone = picture(replica(state="drained"), replica("r1"))
+    assert [alarm.rule for alarm in memory.alarms(gone, 102.0)] == ["drained"]
+
+
+def test_an_alarm_about_a_state_ends_with_the_state() -> None:
+    memory = memory_of_a_quiet_fleet()
     drained, quiet = picture(replica(state="drained"), replica("r1")), picture(replica(), replica("r1"))
-    assert [alarm.since_s for alarm in memory.alarms(drained, 100.0)] == [0.0]
-    assert [alarm.since_s for alarm in memory.alarms(drained, 103.0)] == [3.0]
-    assert memory.alarms(quiet, 104.0) == ()
-    assert [alarm.since_s for alarm in memory.alarms(drained, 106.0)] == [6.0]
-    memory.alarms(quiet, 106.0 + FORGET_AFTER_S)
-    assert [alarm.since_s for alarm in memory.alarms(drained, 120.0)] == [0.0]
+    assert [alarm.since_s for alarm in memory.alarms(drained, 101.0)] == [0.0]
+    assert memory.alarms(quiet, 102.0) == ()
+    assert [alarm.since_s for alarm in memory.alarms(drained, 103.0)] == [0.0], "another drain"
+
+
+def test_the_start_of_what_stood_in_the_first_picture_is_not_known() -> None:
+    memory = AlarmMemory()
+    memory.alarms(Picture(at=0.0, link=Link(url="unix:///x", state="connecting")), 99.0)
+    drained = picture(replica(state="drained"), replica("r1"))
+    memory.alarms(drained, 100.0)
+    (found,) = memory.alarms(drained, 100.8)
+    assert found.since_s is None
+    assert found.at_least_s == pytest.approx(0.8)
+
+
+LOST = Link(url="unix:///x", state="lost", age_s=12.0)
+
+
+def test_a_lost_link_is_the_first_alarm_and_the_others_are_of_then() -> None:
+    memory = memory_of_a_quiet_fleet()
+    draining = picture(replica(state="draining"), replica("r1", invariant_violations=1))
+    memory.alarms(draining, 101.0)
+    found = memory.alarms(dataclasses.replace(draining, link=LOST), 115.0)
+    assert found[0].text == "server not reachable for 12s; the view is old"
+    assert [alarm.rule for alarm in found] == ["link_lost", "invariant_violations", "draining"]
+    for alarm in found[1:]:
+        assert alarm.text.startswith("as of then: ")
+        assert alarm.action is None
+        assert alarm.since_s == 2.0, "its clock stands"
+
+
+def test_a_server_that_stops_gets_no_advice_to_undrain() -> None:
+    stopping = picture(replica(state="draining"), replica("r1", state="stopping"))
+    for alarm in find_alarms(stopping):
+        assert "ndrain" not in (alarm.action or "")
+    assert "ndrain" in (alarms(state="draining")["draining"].action or "")
+
+
+def test_draining_says_for_how_long() -> None:
+    drain = Operation(id="op-1", kind="drain", target="r0", phase="running", started_at=97.3)
+    shown = dataclasses.replace(
+        picture(replica(state="draining", running=15), replica("r1")), at=100.0, operations=(drain,)
+    )
+    (found,) = find_alarms(shown)
+    assert found.text == "draining for 2.7s: 15 running, 50 blocks still held"
+
+
+SLOW = {"ttft_s": Percentiles(p99=48.0), "queue_wait_s": QueueWait(p99=29.7)}
+
+
+@pytest.mark.parametrize(("admitted_at", "fires"), [(95.0, True), (80.0, False)])
+def test_slow_ttft_wants_somebody_to_have_queued_lately(admitted_at: float, fires: bool) -> None:
+    admit = Event(seq=1, at=admitted_at, kind="admit", replica="r0", wait_s=3.0)
+    shown = dataclasses.replace(picture(replica(**SLOW)), at=100.0, events=(admit,))
+    assert bool(find_alarms(shown)) is fires
+
+
+def test_what_waits_for_the_step_is_prefill_bound() -> None:
+    step = StepMakeup(number=9, decode_tokens=8, prefill_tokens=504, token_budget=512, duration_s=0.096)
+    found = alarms(**SLOW, waiting=3, waiting_reasons={"token_budget": 2, "behind": 7}, step=step)
+    text = found["slow_ttft"].text
+    assert "prefill-bound: 2 wait for the step's token budget (last step 512 of 512 tokens in 96 ms)" in text
+    assert "not compute" not in text

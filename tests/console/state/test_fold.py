@@ -390,3 +390,24 @@ def test_the_end_of_a_forgotten_request_keeps_its_text() -> None:
     state.tokens(tokens(1, "", 0, finish_reason="length"))
     shown = state.picture(0.0, 0.0).streams["a"]
     assert (shown.text, shown.finish_reason) == ("all there is", "length")
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"status": status(incarnation=2, state="starting")},
+        {"status": status(state="restarting"), "blocks": []},
+    ],
+)
+def test_the_blocks_of_a_dead_replica_are_forgotten(over: dict[str, object]) -> None:
+    stream = Stream()
+    used = [BlockRun(0, TOTAL, "used", ("a",), 1)]
+    assert stream.send(BEGIN, FLEET, frame(status=status(incarnation=1), blocks=used), SnapshotEnd())
+    assert stream.replica().blocks is not None
+    assert stream.send(frame(**over))
+    assert stream.replica().blocks is None
+    free = [BlockRun(0, TOTAL, "free")]
+    assert stream.send(frame(status=status(incarnation=2), blocks=free))
+    blocks = stream.replica().blocks
+    assert blocks is not None
+    assert len(blocks.kinds) == TOTAL

@@ -27,6 +27,8 @@ from infer_console.view.row import Row
 #: A pause in typing after which the server is asked, and how often it is asked again.
 ASK_AFTER_S = 0.2
 ASK_AGAIN_S = 5.0
+#: Rows of a window in which a dialog can show what it will do beside its buttons.
+LEAST_HEIGHT = 8
 
 
 class _Asked(NamedTuple):
@@ -55,6 +57,7 @@ class ActionScreen(OverlayScreen):
         self.dialog = Dialog(form, Prediction("asking", [], []))
         self._number = 0
         self._timer: Timer | None = None
+        self._asking_again: Timer
 
     @property
     def form(self) -> Form:
@@ -62,11 +65,12 @@ class ActionScreen(OverlayScreen):
 
     def on_mount(self) -> None:
         self._changed()
-        self.set_interval(ASK_AGAIN_S, self._ask)
+        self._asking_again = self.set_interval(ASK_AGAIN_S, self.ask)
         super().on_mount()
 
     def box(self, picture: Picture, size: Size, now: float) -> list[Row]:
         self.dialog.caution = self.form.action.caution(picture)
+        self._compare(picture)
         if self.dialog.prediction.source in ("asking", "screen"):
             self._predict_from_screen(picture)
         return dialog_rows(self.dialog, picture, size.width, size.height, now)
@@ -93,11 +97,19 @@ class ActionScreen(OverlayScreen):
                     self.dialog.phase = "edit"
                     self._changed()
 
+    def _compare(self, picture: Picture) -> None:
+        """Whether the parameters are what there is already."""
+        form = self.form
+        error, values = form.error, form.values()
+        form.error = error  # said when it is entered, not while it is being typed
+        form.unchanged = values is not None and form.action.unchanged(picture, form.current_target, values)
+
     def _entered(self) -> None:
         form = self.form
+        self._compare(self.console.collector.picture)
         if form.focused_button == "close":
             self.close()
-        elif form.focused_button is None and form.destructive():
+        elif form.focused_button is None and form.on_close():
             form.focus = len(form.fields)  # to the buttons, on Close
         else:
             self._apply()
@@ -110,15 +122,22 @@ class ActionScreen(OverlayScreen):
         self.dialog.prediction = Prediction("asking", [], [])
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(ASK_AFTER_S, self._ask)
+        self._timer = self.set_timer(ASK_AFTER_S, self.ask)
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
         """Ask the server what the command would do."""
         if self.dialog.phase in ("edit", "failed"):
             self._send(dry_run=True)
 
     def _apply(self) -> None:
+        """Only what was shown is applied: Enter before the prediction came is too early."""
         form = self.form
+        if self.dialog.prediction.source == "asking":
+            return
+        if self.app.size.height < LEAST_HEIGHT:
+            self.dialog.phase = "failed"
+            self.dialog.outcome = ["this window is too small to show what it would do"]
+            return
         picture = self.console.collector.picture
         if not form.confirmed():
             self.dialog.phase = "failed"
@@ -131,6 +150,7 @@ class ActionScreen(OverlayScreen):
         self._number += 1
         if self._send(dry_run=False):
             self.dialog.phase = "applying"
+            self._asking_again.reset()  # a refusal stands for as long as it takes to read it
 
     def _send(self, dry_run: bool) -> bool:
         values = self.form.values()
@@ -160,6 +180,8 @@ class ActionScreen(OverlayScreen):
 
     def _predicted(self, answer: Answer) -> None:
         if isinstance(answer, CommandResult):
+            if self.dialog.phase == "failed":  # it would be taken now: the refusal is of the past
+                self.dialog.phase, self.dialog.outcome = "edit", None
             effect = answer.effect
             self.dialog.prediction = Prediction("server", list(effect.summary), list(effect.warnings))
         elif answer.status >= 500:

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
+from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap
 from textual.screen import Screen
 
 from infer_console.state.picture import Picture
@@ -11,7 +12,7 @@ from infer_console.ui.backpressure import is_behind
 from infer_console.ui.widgets.canvas import Canvas
 from infer_console.view.keys import keys_of
 from infer_console.view.look import PANES, Cursor, Pane, ScreenName, Size
-from infer_console.view.order import pane_ids
+from infer_console.view.order import follow, pane_ids
 from infer_console.view.row import Row
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ class Interest(NamedTuple):
     detail: tuple[str, ...]
 
 
-def bindings_of(screen: ScreenName) -> list[BindingType]:
-    """Textual bindings for the keys of one screen; those of the whole console are actions of the app."""
-    return [Binding(key.key, key.action, key.label, show=False) for key in keys_of(screen)]
+def actions_of(screen: ScreenName) -> dict[str, str]:
+    """The action of each key of one screen, by Textual's name of the key."""
+    bindings = BindingsMap([Binding(key.key, key.action) for key in keys_of(screen)])
+    return {key: bound[0].action for key, bound in bindings.key_to_bindings.items()}
 
 
 class PaintedScreen(Screen[None]):
@@ -53,6 +55,10 @@ class PaintedScreen(Screen[None]):
         if self._canvas is None:
             raise RuntimeError("the screen is not composed yet")
         return self._canvas
+
+    async def press(self, key: events.Key) -> None:
+        """A key, when this screen is on top. It is done with when this returns."""
+        raise NotImplementedError
 
     def draw(self, picture: Picture, size: Size, now: float) -> list[Row]:
         """The rows to show: ``size.height`` of them."""
@@ -85,6 +91,12 @@ class ConsoleScreen(PaintedScreen):
     """Fleet, Replica or Streams: panes with cursors."""
 
     name_in_look: ClassVar[ScreenName] = "fleet"
+    actions: ClassVar[dict[str, str]] = {}
+
+    async def press(self, key: events.Key) -> None:
+        action = self.actions.get(key.key)
+        if action is not None:
+            await self.app.run_action(action, self)
 
     def interest(self, picture: Picture) -> Interest:
         """What this screen shows beyond the fleet's summary."""
@@ -108,9 +120,7 @@ class ConsoleScreen(PaintedScreen):
         pane, ids = self.focused_ids()
         if pane is None:
             return None
-        cursor = self.console.look.cursor(self.name_in_look, pane)
-        cursor.follow(ids)
-        return cursor
+        return follow(self.console.shown_picture, self.console.look, self.name_in_look, pane, ids)
 
     def _move(self, by: int) -> None:
         pane, ids = self.focused_ids()

@@ -1,7 +1,7 @@
 """All replicas."""
 
 from infer_console.state.picture import Picture
-from infer_console.ui.screens.base import ConsoleScreen, bindings_of
+from infer_console.ui.screens.base import ConsoleScreen, actions_of
 from infer_console.view.look import FLEET_SORTS, Size
 from infer_console.view.order import events
 from infer_console.view.row import Row
@@ -10,7 +10,7 @@ from infer_console.view.screens import fleet_screen
 
 class FleetScreen(ConsoleScreen):
     name_in_look = "fleet"
-    BINDINGS = bindings_of("fleet")
+    actions = actions_of("fleet")
 
     def draw(self, picture: Picture, size: Size, now: float) -> list[Row]:
         return fleet_screen(picture, self.console.look, size, now, self.console.notice)

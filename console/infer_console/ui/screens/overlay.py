@@ -23,10 +23,8 @@ class OverlayScreen(PaintedScreen):
     def draw(self, picture: Picture, size: Size, now: float) -> list[Row]:
         return overlay(self.below.draw(picture, size, now), self.box(picture, size, now), size.width)
 
-    async def on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
-        self.pressed(event)
+    async def press(self, key: events.Key) -> None:
+        self.pressed(key)
         if self.is_current:
             self.paint()
 
@@ -35,7 +33,8 @@ class OverlayScreen(PaintedScreen):
         raise NotImplementedError
 
     def close(self) -> None:
-        self.app.pop_screen()
+        if self.is_current:
+            self.app.pop_screen()
 
 
 class HelpScreen(OverlayScreen):
@@ -44,7 +43,7 @@ class HelpScreen(OverlayScreen):
         self._about: ScreenName = about
 
     def box(self, picture: Picture, size: Size, now: float) -> list[Row]:
-        return help_rows(self._about, size.width, size.height)
+        return help_rows(self._about, size.width, size.height, picture.link.url)
 
     def pressed(self, event: events.Key) -> None:
         self.close()

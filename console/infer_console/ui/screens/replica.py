@@ -1,7 +1,7 @@
 """One replica: its batch, its queue, its blocks."""
 
 from infer_console.state.picture import Picture
-from infer_console.ui.screens.base import ConsoleScreen, Interest, bindings_of
+from infer_console.ui.screens.base import ConsoleScreen, Interest, actions_of
 from infer_console.view.look import LENSES, ROSTER_SORTS, Size
 from infer_console.view.order import pane_ids
 from infer_console.view.row import Row
@@ -10,7 +10,7 @@ from infer_console.view.screens import replica_screen
 
 class ReplicaScreen(ConsoleScreen):
     name_in_look = "replica"
-    BINDINGS = bindings_of("replica")
+    actions = actions_of("replica")
 
     def interest(self, picture: Picture) -> Interest:
         look = self.console.look

@@ -1,7 +1,7 @@
 """Tokens as they are generated."""
 
 from infer_console.state.picture import Picture
-from infer_console.ui.screens.base import ConsoleScreen, Interest, bindings_of
+from infer_console.ui.screens.base import ConsoleScreen, Interest, actions_of
 from infer_console.view.look import Pane, Size
 from infer_console.view.row import Row
 from infer_console.view.screens import streams_screen
@@ -15,7 +15,7 @@ MAX_REPLICAS = 8
 
 class StreamsScreen(ConsoleScreen):
     name_in_look = "streams"
-    BINDINGS = bindings_of("streams")
+    actions = actions_of("streams")
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,0 +1,63 @@
+"""Keys that arrive faster than screens change, as they do over a slow link: one read, several keys."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from support.terminal import Terminal
+
+pytestmark = pytest.mark.terminal
+TESTS = Path(__file__).parents[1]
+
+
+def console() -> Terminal:
+    argv = [sys.executable, "-m", "support.demo", "incident"]
+    return Terminal(argv, columns=120, rows=36, env={"PYTHONPATH": str(TESTS)}, cwd=TESTS)
+
+
+@pytest.mark.parametrize("keys", ["?jj", "?jjj", "?jjjj"])
+def test_keys_behind_the_one_that_closes_a_box_reach_the_screen_below(keys: str) -> None:
+    with console() as terminal:
+        terminal.wait_for("RUN 186")
+        terminal.send("?")
+        terminal.wait_for("(?i)any key|what the signs mean|help")
+        terminal.send(keys[1:])
+        terminal.wait_for("RUN 186")
+        terminal.send("2")
+        terminal.wait_for("ROSTER 9")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+
+
+def test_keys_behind_the_enter_of_a_filter_are_not_typed_into_it() -> None:
+    with console() as terminal:
+        terminal.wait_for("RUN 186")
+        terminal.send("/r5\r2")
+        terminal.wait_for("ROSTER")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+
+
+def test_enter_before_the_prediction_was_shown_applies_nothing() -> None:
+    with console() as terminal:
+        terminal.wait_for("RUN 186")
+        terminal.send("D\r")
+        terminal.wait_for("prediction")
+        terminal.send("q")  # typed into the dialog, which is still open
+        terminal.send("\x1b")
+        terminal.wait("the dialog gone", lambda text: "enter applies" not in text)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert "✓".encode() not in terminal.raw
+
+
+def test_esc_and_enter_in_one_read_close_a_dialog_and_apply_nothing() -> None:
+    with console() as terminal:
+        terminal.wait_for("RUN 186")
+        terminal.send("D")
+        terminal.wait_for("enter applies")
+        terminal.send("\x1b\r")
+        terminal.wait("the dialog gone", lambda text: "enter applies" not in text)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert "✓".encode() not in terminal.raw

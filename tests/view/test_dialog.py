@@ -1,0 +1,21 @@
+"""A dialog at any size: what it will do and its buttons are the last to go."""
+
+import pytest
+from infer_console.actions import registry
+from infer_console.view.dialog import Dialog, Prediction, dialog_rows
+from infer_console.view.form import Form
+from infer_console.view.row import plain
+from support import pictures
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("height", [8, 10, 15, 24, 36])
+def test_what_it_will_do_is_shown_beside_the_buttons_whatever_the_size(width: int, height: int) -> None:
+    form = Form.of(registry.action("drain"), "r2", {}, ())
+    dialog = Dialog(form, Prediction("server", ["9 requests running here will finish"], []))
+    rows = dialog_rows(dialog, pictures.incident(), width, height, 0.0)
+    text = "\n".join(plain(row) for row in rows)
+    assert len(rows) <= height
+    assert "Drain r2 ]" in text
+    assert "9 requests" in text
+    assert "mode" in text, "the field that is edited"

@@ -1,0 +1,153 @@
+"""What must stand whole in a section, whatever the room."""
+
+import dataclasses
+
+import msgspec
+import pytest
+from infer_console.state.picture import Picture, ReplicaPicture
+from infer_console.view.alarms import alarm_lines, alarm_rows
+from infer_console.view.gauge import BATCH_MARK, kv_gauge
+from infer_console.view.help import help_rows
+from infer_console.view.keys import key_bar
+from infer_console.view.look import Look, Size
+from infer_console.view.operations import operation_section
+from infer_console.view.row import plain
+from infer_console.view.screens import fleet_screen, replica_screen
+from infer_engine.protocol import Alarm, Event, Kv
+from support import pictures
+
+LONG = Alarm(
+    rule="preempting",
+    severity="warning",
+    replica="r5",
+    since_s=238,
+    text="preempting 4/min: work is thrown away and done again; KV 98%, 29,900 of 30,517 blocks",
+    action="raise headroom (H): admit fewer, so that those running have room to grow",
+)
+
+
+def lines(picture: Picture, look: Look, size: Size, replica: bool = False) -> list[str]:
+    draw = replica_screen if replica else fleet_screen
+    return [plain(row) for row in draw(picture, look, size, pictures.NOW)]
+
+
+def test_an_action_is_never_cut() -> None:
+    picture = pictures.incident(alarms=(LONG,))
+    assert LONG.action is not None
+    (row,) = alarm_rows(picture, 120, 1)
+    assert LONG.action in plain(row)
+    assert "3m58s" in plain(row)
+    assert alarm_lines(picture, 120) == 2
+    first, second = (plain(row) for row in alarm_rows(picture, 120, 2))
+    assert LONG.text in first
+    assert second.strip() == f"→ {LONG.action}"
+
+
+def test_one_row_shows_the_worst_and_how_many_there_are() -> None:
+    (row,) = alarm_rows(pictures.incident(), 80, 1)
+    assert plain(row).startswith(" ▲ 1/3 r2: 23 wait")
+
+
+def test_an_unknown_start_is_a_lower_bound() -> None:
+    alarm = msgspec.structs.replace(LONG, since_s=None, at_least_s=0.8, action=None)
+    (row,) = alarm_rows(pictures.incident(alarms=(alarm,)), 120, 1)
+    assert "≥.8s" in plain(row)
+
+
+@pytest.mark.parametrize(("embedded", "words"), [(True, "they end with"), (False, "they outlive")])
+def test_who_outlives_whom(embedded: bool, words: str) -> None:
+    rows = operation_section(pictures.incident(embedded=embedded), 120, 5, pictures.NOW)
+    assert words in plain(rows[0])
+
+
+def test_queue_and_keys_on_a_small_replica_screen() -> None:
+    shown = lines(pictures.incident(), Look(replica="r2"), Size(80, 24), replica=True)
+    at = next(number for number, line in enumerate(shown) if "QUEUE 23" in line)
+    assert "7f3b02" in shown[at + 1]
+    assert shown[at + 4].startswith("   … 20 more: kv 13")
+    assert any("more running" in line for line in shown)
+    assert any(line.startswith(" ▲ 1") for line in shown)
+    assert any("why:" in line for line in shown)
+    assert "X cancel" in shown[-1]
+
+
+def test_a_full_batch_leaves_a_third_to_the_queue() -> None:
+    picture = pictures.incident()
+    r2 = picture.replicas["r2"]
+    rows = dict(r2.rows)
+    model = next(row for row in rows.values() if row.state == "running")
+    for number in range(40):
+        rows[f"more{number}"] = msgspec.structs.replace(model, id=f"more{number}")
+    full = ReplicaPicture(r2.status, rows, tuple(rows), r2.blocks)
+    shown = lines(
+        dataclasses.replace(picture, replicas={"r2": full}), Look(replica="r2"), Size(120, 36), replica=True
+    )
+    roster = next(number for number, line in enumerate(shown) if "ROSTER" in line)
+    queue = next(number for number, line in enumerate(shown) if "QUEUE" in line)
+    blocks = next(number for number, line in enumerate(shown) if "── BLOCKS" in line)
+    assert 3 * (blocks - queue) >= blocks - roster
+    assert "more running" in shown[queue - 1]
+    assert " more: kv" in shown[blocks - 1]
+
+
+def test_the_lens_is_in_the_bar_at_120_columns() -> None:
+    assert "v lens" in plain(key_bar("replica", 120))
+
+
+def test_a_filter_leaves_its_trace_on_the_fleet() -> None:
+    shown = lines(pictures.incident(), Look(filter="r1"), Size(120, 36))
+    assert any("REPLICAS 1 of 8" in line and "filter: r1" in line for line in shown)
+
+
+def test_traffic_tells_all_at_120_columns() -> None:
+    fleet = pictures.small().fleet
+    assert fleet is not None
+    reason = "interactive TTFT p99 rose from 0.41 s to 2.31 s while the test traffic ran; the limit is 2 s"
+    over = msgspec.structs.replace(
+        fleet.traffic, running=False, failed=3, not_sent=17, sent=1421, finished=1312, stopped_because=reason
+    )
+    shown = lines(pictures.small(fleet=msgspec.structs.replace(fleet, traffic=over)), Look(), Size(120, 36))
+    right = " ".join(line[68:].strip() for line in shown)
+    assert reason in right
+    assert "not sent 17" in right
+    assert "failed 3" in right
+    assert pictures.small().link.url in right
+
+
+def test_help_and_hint_tell_how_to_connect() -> None:
+    url = "unix:///run/infer-console/eu-west.sock"
+    assert any(f"--connect {url}" in plain(row) for row in help_rows("fleet", 80, 24, url))
+    assert any(f"--connect {url}" in line for line in lines(pictures.quiet(), Look(), Size(80, 24)))
+
+
+def test_the_batch_mark_is_never_right_of_the_admit_mark() -> None:
+    kv = Kv(total=100, used=10, cached=0, free=90, admit_limit=30, batch_limit=65)
+    text = plain(kv_gauge(kv, 42))
+    assert text.index(BATCH_MARK) == 12
+
+
+def test_who_just_arrived_is_not_a_dash() -> None:
+    picture = pictures.incident()
+    r2 = picture.replicas["r2"]
+    rows = {
+        id: msgspec.structs.replace(row, waiting_reason=None, behind=None) if row.state == "waiting" else row
+        for id, row in r2.rows.items()
+    }
+    bare = dataclasses.replace(picture, replicas={"r2": ReplicaPicture(r2.status, rows, r2.order)})
+    shown = "\n".join(lines(bare, Look(replica="r2"), Size(80, 24), replica=True))
+    assert "head 7f3b02 just arrived" in shown
+    assert "20 more: just arrived 20" in shown
+
+
+def test_operations_are_told_in_words() -> None:
+    event = Event(
+        seq=99,
+        at=pictures.NOW,
+        kind="operation",
+        reason="running",
+        operation="op-3",
+        actor="root",
+        message="inject fleet running",
+    )
+    shown = lines(pictures.incident(events=(event,)), Look(), Size(120, 36))
+    assert any("op-3 inject on the whole fleet started by root" in line for line in shown)
