@@ -1,7 +1,7 @@
 """Every verb against a real engine server: documents, tables, exit codes."""
 
-import re
 import json
+import re
 import threading
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
