@@ -9,9 +9,10 @@ from starlette.responses import Response
 from infer_engine.control.commands import Commands
 from infer_engine.control.context import Context
 from infer_engine.control.guard import Guard
-from infer_engine.control.problems import problem_response, refuse
+from infer_engine.control.problems import problem_response
 from infer_engine.control.reads import Reads
 from infer_engine.control.routes import ControlRoute, RoleOf, to_starlette
+from infer_engine.fleet.generation import refuse
 
 PREFIX = "/control/v1"
 

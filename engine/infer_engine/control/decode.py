@@ -7,8 +7,8 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from infer_engine.control.problems import echo, refuse
-from infer_engine.fleet.generation import Refusal
+from infer_engine.control.problems import echo
+from infer_engine.fleet.generation import Refusal, refuse
 from infer_engine.protocol import Command, Drain, Inject, SetHeadroom
 
 C = TypeVar("C", bound=Command)

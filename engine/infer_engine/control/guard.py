@@ -6,8 +6,8 @@ import asyncio
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from infer_engine.control.problems import echo, problem_response, refuse
-from infer_engine.fleet.generation import Refusal
+from infer_engine.control.problems import echo, problem_response
+from infer_engine.fleet.generation import Refusal, refuse
 
 #: Names by which a client may call the server. A unix socket has none, so clients make one up.
 ALLOWED_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "infer-console", "infer-engine"})

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from infer_engine.control.problems import refuse
+from infer_engine.fleet.generation import refuse
 from infer_engine.protocol import Operation, OperationPhase
 
 log = logging.getLogger(__name__)

@@ -4,25 +4,9 @@ import msgspec
 from starlette.responses import Response
 
 from infer_engine.fleet.generation import Refusal
-from infer_engine.protocol import Problem
 
 #: Longest stretch of what a client sent that is repeated to it.
 MAX_ECHO = 120
-
-
-def refuse(
-    status: int,
-    code: str,
-    title: str,
-    detail: str = "",
-    *,
-    field: str | None = None,
-    numbers: dict[str, float | None] | None = None,
-) -> Refusal:
-    """A Refusal to raise. ``code`` is stable; ``title`` is a sentence for people."""
-    return Refusal(
-        Problem(status=status, code=code, title=title, detail=detail, field=field, numbers=numbers or {})
-    )
 
 
 def echo(given: object) -> str:

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from infer_engine.control.context import Context
-from infer_engine.control.problems import echo, json_response, refuse
+from infer_engine.control.problems import echo, json_response
 from infer_engine.control.sse import EventStream
 from infer_engine.control.taps import TokenTap, parse_tap_query
 from infer_engine.control.watch import FIRST_OBSERVATION_S, LIVE_STATES, MAX_WATCHERS, WatchSession
 from infer_engine.control.watch_query import FASTEST_HZ, parse_query
-from infer_engine.fleet.generation import Generation, Refusal
+from infer_engine.fleet.generation import Generation, Refusal, refuse
 from infer_engine.protocol import (
     Blocks,
     Events,

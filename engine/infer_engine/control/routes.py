@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from infer_engine.control.problems import problem_response, refuse
-from infer_engine.fleet.generation import Refusal
+from infer_engine.control.problems import problem_response
+from infer_engine.fleet.generation import Refusal, refuse
 
 #: In rising order: each role may do all that those before it may. ``content`` reads generated text.
 Role = Literal["viewer", "content", "operator", "admin"]

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 import msgspec
 
 from infer_engine.control.context import Context
-from infer_engine.control.problems import echo, refuse
-from infer_engine.fleet.generation import Generation
+from infer_engine.control.problems import echo
+from infer_engine.fleet.generation import Generation, refuse
 from infer_engine.model.tokenizer import IncrementalDetokenizer, Tokenizer
 from infer_engine.protocol import RequestRow, TokenDelta
 

@@ -13,10 +13,10 @@ from infer_engine.control.corpus import PROFILES, Ask, Profile, arrivals, compos
 from infer_engine.control.decode import MAX_DURATION_S, MAX_RATE_PER_S
 from infer_engine.control.guard_rail import may_send, suffering
 from infer_engine.control.operations import Handle, OperationFailed, Operations
-from infer_engine.control.problems import echo, refuse
+from infer_engine.control.problems import echo
 from infer_engine.control.real_ttft import RealTtft
 from infer_engine.fleet.fleet import Fleet
-from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
+from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal, refuse
 from infer_engine.model.sampling import Sampling
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import (

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from infer_engine.control.frames import Detail
-from infer_engine.control.problems import echo, refuse
+from infer_engine.control.problems import echo
+from infer_engine.fleet.generation import refuse
 
 SLOWEST_HZ, FASTEST_HZ, DEFAULT_HZ = 0.5, 20.0, 4.0
 

@@ -21,6 +21,21 @@ class Refusal(Exception):
         self.retry_after_s = retry_after_s
 
 
+def refuse(
+    status: int,
+    code: str,
+    title: str,
+    detail: str = "",
+    *,
+    field: str | None = None,
+    numbers: dict[str, float | None] | None = None,
+) -> Refusal:
+    """A Refusal to raise. ``code`` is stable; ``title`` is a sentence for people."""
+    return Refusal(
+        Problem(status=status, code=code, title=title, detail=detail, field=field, numbers=numbers or {})
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSpec:
     """What a client (or the traffic injector) asks of the fleet; already validated, templated and

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infer_engine.fleet.generation import Refusal
-from infer_engine.protocol import Effect, Problem, SetHeadroom, Tier
+from infer_engine.fleet.generation import refuse
+from infer_engine.protocol import Effect, SetHeadroom, Tier
 from infer_engine.replica.handle import LimitsError, LimitsPendingError, ReplicaHandle
 
 #: How long a replica may take to answer: it does so between two steps, and a prefill step can be long.
@@ -33,11 +33,11 @@ def moves(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> list[Mo
     obey."""
     _check(command)
     if command.replica is not None and command.replica not in handles:
-        raise _refusal(404, "unknown_replica", "There is no such replica.", field="replica")
+        raise refuse(404, "unknown_replica", "There is no such replica.", field="replica")
     targets = [handles[command.replica]] if command.replica is not None else list(handles.values())
     known = [handle for handle in targets if handle.info is not None]
     if not known:
-        raise _refusal(
+        raise refuse(
             409,
             "not_ready",
             "No replica is ready.",
@@ -57,7 +57,7 @@ def _move(handle: ReplicaHandle, command: SetHeadroom) -> Move:
     else:  # rounded as at the start of a replica, where the limit is given as a share
         blocks = total - int(total * (100.0 - (command.percent or 0.0)) / 100 + 1e-9)
     if not 0 <= blocks <= total:
-        raise _refusal(
+        raise refuse(
             422,
             "invalid_field",
             "blocks does not fit.",
@@ -71,7 +71,7 @@ def _move(handle: ReplicaHandle, command: SetHeadroom) -> Move:
 
 def _check(command: SetHeadroom) -> None:
     if (command.percent is None) == (command.blocks is None):
-        raise _refusal(
+        raise refuse(
             422,
             "invalid_field",
             "The headroom is given twice or not at all.",
@@ -79,7 +79,7 @@ def _check(command: SetHeadroom) -> None:
             field="percent",
         )
     if command.percent is not None and not (math.isfinite(command.percent) and 0 <= command.percent <= 100):
-        raise _refusal(
+        raise refuse(
             422,
             "invalid_field",
             "percent does not fit.",
@@ -155,7 +155,7 @@ async def apply(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> d
             failed.append(f"moved already: {', '.join(done)}")
         if command.revert_after_s is not None:
             failed.append("nothing will be moved back by itself")
-        raise _refusal(
+        raise refuse(
             504, "replica_unresponsive", "Not every replica moved its mark.", detail="; ".join(failed)
         )
     return done
@@ -221,17 +221,3 @@ def _numbers(planned: list[Move], admitted: int) -> dict[str, float | None]:
         "new_headroom": float(sum(move.total - move.new_limit for move in planned)),
         "admitted_now": float(admitted),
     }
-
-
-def _refusal(
-    status: int,
-    code: str,
-    title: str,
-    *,
-    detail: str = "",
-    field: str | None = None,
-    numbers: dict[str, float | None] | None = None,
-) -> Refusal:
-    return Refusal(
-        Problem(status=status, code=code, title=title, detail=detail, field=field, numbers=numbers or {})
-    )
