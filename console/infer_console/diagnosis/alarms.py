@@ -184,7 +184,7 @@ def preempting(picture: Picture) -> Iterator[Alarm]:
                 rule="preempting",
                 severity="warning",
                 replica=name,
-                text=f"preempting {rate:.0f}/min: work is thrown away and done again{_pool(replica)}",
+                text=f"preempting {rate:.0f}/min: running requests lose their place{_pool(replica)}",
                 action="raise headroom (H)",
             )
 
@@ -310,7 +310,8 @@ def _head(shown: ReplicaPicture) -> str:
 
 
 def _room(replica: Replica) -> str:
+    """What makes room. Where running requests already outgrow the pool, admitting more is no way out."""
     headroom, kv = replica.waiting_reasons.get("headroom", 0), replica.waiting_reasons.get("kv", 0)
-    if headroom > kv:
+    if headroom > kv and (replica.preemptions_per_min or 0) < PREEMPTIONS_PER_MIN:
         return "lower headroom (H), or add capacity"
     return "cancel (X) the largest, or add capacity"

@@ -269,3 +269,13 @@ def test_what_waits_for_the_step_is_prefill_bound() -> None:
     text = found["slow_ttft"].text
     assert "prefill-bound: 2 wait for the step's token budget (last step 512 of 512 tokens in 96 ms)" in text
     assert "not compute" not in text
+
+
+@pytest.mark.parametrize(
+    ("per_min", "advice"), [(0.0, "lower headroom"), (None, "lower headroom"), (9.0, "cancel")]
+)
+def test_nobody_is_told_to_admit_more_while_the_replica_preempts(per_min: float | None, advice: str) -> None:
+    fields = {**QUEUEING, "waiting_reasons": {"headroom": 9}, "preemptions_per_min": per_min}
+    action = alarms(**fields)["queueing_on_kv"].action
+    assert action is not None
+    assert action.startswith(advice)
