@@ -1,5 +1,6 @@
 """The distribution as a stranger installs it: the built wheel, without extras, in a bare venv."""
 
+import json
 import subprocess
 import sys
 import venv
@@ -7,6 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.server import serving
+from support.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,3 +82,17 @@ def test_base_install_without_a_target_says_how_to_connect(bare: Path) -> None:
     alone = run(bare, "status")
     assert alone.returncode in (2, 3)
     assert "--connect" in alone.stderr
+
+
+def test_base_install_watches_an_engine_that_runs_elsewhere(bare: Path, tmp_path: Path) -> None:
+    with serving(replicas=1) as server:
+        status = run(bare, "--connect", server.control_url, "status", "--json")
+        assert status.returncode == 0, status.stderr
+        assert [replica["state"] for replica in json.loads(status.stdout)["replicas"]] == ["ready"]
+        argv = [str(bare / "bin/infer-console"), "--connect", server.control_url]
+        with Terminal(argv, columns=120, rows=36, env={"XDG_CONFIG_HOME": str(tmp_path)}) as terminal:
+            terminal.wait_for(r"r0\s+ready")
+            terminal.send("2")
+            terminal.wait_for(r"ROSTER 0")
+            terminal.send("q")
+            assert terminal.wait_exit() == 0
