@@ -154,7 +154,7 @@ def queueing_on_kv(picture: Picture) -> Iterator[Alarm]:
             severity="critical",
             replica=name,
             text=f"queueing on KV: {_waiting(replica)}, oldest {oldest_s:.1f}s{_pool(replica)}{_head(shown)}",
-            action=_room(replica),
+            action=_elsewhere(picture, name) or _room(replica),
         )
 
 
@@ -307,6 +307,15 @@ def _head(shown: ReplicaPicture) -> str:
         if row.state == "waiting" and row.needs_blocks is not None and row.admissible_blocks is not None:
             return f"; {row.id} needs {row.needs_blocks}, {row.admissible_blocks} admissible"
     return ""
+
+
+def _elsewhere(picture: Picture, crowded: str) -> str | None:
+    """Waiting requests stay where they were placed, unless their replica drains."""
+    for name, shown in picture.replicas.items():
+        other = shown.status
+        if name != crowded and other.state == "ready" and other.running == 0 and other.waiting == 0:
+            return f"{name} is idle: drain (D), then undrain"
+    return None
 
 
 def _room(replica: Replica) -> str:

@@ -107,7 +107,7 @@ def predict(facts: DrainFacts, drain: Drain) -> Effect:
     if mode == "cancel":
         summary.append(f"{_requests(running)} running here will be cancelled")
     else:
-        until = "" if seconds is None or not running else f" (at most about {seconds:.0f} s)"
+        until = "" if seconds is None or not running else f" (at most about {max(1.0, seconds):.0f} s)"
         summary.append(f"{_requests(running)} running here will finish{until}")
     if moved:
         summary.append(f"{_requests(moved)} waiting here will move to {', '.join(facts.other_ready)}")

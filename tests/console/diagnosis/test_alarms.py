@@ -279,3 +279,14 @@ def test_nobody_is_told_to_admit_more_while_the_replica_preempts(per_min: float 
     action = alarms(**fields)["queueing_on_kv"].action
     assert action is not None
     assert action.startswith(advice)
+
+
+def test_an_idle_replica_is_named_to_those_who_queue_beside_it() -> None:
+    crowded = replica("r0", **{**QUEUEING, "waiting_reasons": {"kv": 9}})
+    idle = replica("r1", running=0, waiting=0)
+    busy = replica("r1", running=3, waiting=0)
+    (alarm,) = [each for each in find_alarms(picture(crowded, idle)) if each.rule == "queueing_on_kv"]
+    assert alarm.action == "r1 is idle: drain (D), then undrain"
+    (alarm,) = [each for each in find_alarms(picture(crowded, busy)) if each.rule == "queueing_on_kv"]
+    assert alarm.action is not None
+    assert "idle" not in alarm.action
