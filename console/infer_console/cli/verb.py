@@ -16,9 +16,5 @@ class Verb:
     connects: bool = True
 
 
-def no_arguments(_parser: ArgumentParser) -> None:
-    """For verbs without options of their own."""
-
-
 def json_option(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

@@ -1,6 +1,7 @@
 """The scheduler's live settings: validated as a whole, replaced as a whole between two steps."""
 
 from dataclasses import dataclass, replace
+from typing import Any, TypedDict, Unpack, cast
 
 from infer_engine.protocol import Tier
 
@@ -12,6 +13,19 @@ class LimitsError(ValueError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+
+
+class LimitChanges(TypedDict, total=False):
+    """Some of the limits; None leaves one as it is."""
+
+    admit_limit: int | None
+    batch_limit: int | None
+    max_running: int | None
+    token_budget: int | None
+    max_waiting: int | None
+    max_waiting_tokens: int | None
+    max_passes: int | None
+    age_steps: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,27 +100,7 @@ class Limits:
             raise LimitsError(problems)
         return self
 
-    def changed(
-        self,
-        *,
-        admit_limit: int | None = None,
-        batch_limit: int | None = None,
-        max_running: int | None = None,
-        token_budget: int | None = None,
-        max_waiting: int | None = None,
-        max_waiting_tokens: int | None = None,
-        max_passes: int | None = None,
-        age_steps: int | None = None,
-    ) -> "Limits":
+    def changed(self, **changes: Unpack[LimitChanges]) -> "Limits":
         """A copy with the given values, not yet checked."""
-        changes = {
-            "admit_limit": admit_limit,
-            "batch_limit": batch_limit,
-            "max_running": max_running,
-            "token_budget": token_budget,
-            "max_waiting": max_waiting,
-            "max_waiting_tokens": max_waiting_tokens,
-            "max_passes": max_passes,
-            "age_steps": age_steps,
-        }
-        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+        given = {name: value for name, value in changes.items() if value is not None}
+        return replace(self, **cast("dict[str, Any]", given))

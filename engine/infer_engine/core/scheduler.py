@@ -4,13 +4,15 @@
 ``computed_tokens``, chases prompt and output, so prefill, a chunk of it, decode and recompute are one case.
 """
 
+from typing import Unpack
+
 from infer_engine.core.admission import AdmissionControl
 from infer_engine.core.batch import Batch
 from infer_engine.core.batch_plan import BatchPlan
 from infer_engine.core.blocks import BlockPool
 from infer_engine.core.counters import Counters
 from infer_engine.core.deadlines import Deadlines
-from infer_engine.core.limits import Limits
+from infer_engine.core.limits import LimitChanges, Limits
 from infer_engine.core.plan import Admission, Chunk, Finish, Plan
 from infer_engine.core.queues import TIERS, WaitingQueue
 from infer_engine.core.refusal import (
@@ -137,31 +139,11 @@ class Scheduler:
     def open_admission(self) -> None:
         self.admission_open = True
 
-    def set_limits(
-        self,
-        *,
-        admit_limit: int | None = None,
-        batch_limit: int | None = None,
-        max_running: int | None = None,
-        token_budget: int | None = None,
-        max_waiting: int | None = None,
-        max_waiting_tokens: int | None = None,
-        max_passes: int | None = None,
-        age_steps: int | None = None,
-    ) -> tuple[Limits, Limits]:
+    def set_limits(self, **changes: Unpack[LimitChanges]) -> tuple[Limits, Limits]:
         """Change what is given, all of it or (LimitsError) nothing; the next step goes by it. Lowering never
         evicts. Returns the limits before and after."""
         old = self.limits
-        new = old.changed(
-            admit_limit=admit_limit,
-            batch_limit=batch_limit,
-            max_running=max_running,
-            token_budget=token_budget,
-            max_waiting=max_waiting,
-            max_waiting_tokens=max_waiting_tokens,
-            max_passes=max_passes,
-            age_steps=age_steps,
-        )
+        new = old.changed(**changes)
         self.limits = new.checked(self.pool.total, len(self.running))
         return old, new
 
