@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from infer_engine.protocol import PreemptChoice
 
 Device = Literal["auto", "cpu", "cuda"]
-Dtype = Literal["auto", "fp32"]
+Dtype = Literal["auto", "fp32", "fp16", "bf16"]
 Launcher = Literal["local", "inproc", "ray"]
 
 #: The name by which the bundled default model is asked for.
@@ -27,7 +27,7 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     block_size: Annotated[int, Meta(ge=1, le=256, description="tokens per KV block")] = 16
     kv_blocks: Annotated[
         Annotated[int, Meta(ge=1, le=10_000_000)] | None,
-        Meta(description="KV blocks per replica; unset: half of what fits its memory, at most 1024"),
+        Meta(description="KV blocks per replica; unset: half of what fits, at most 1024 (GPU: 9/10, 32768)"),
     ] = None
     max_running: Annotated[int, Meta(ge=1, le=4096, description="most sequences in the batch")] = 32
     token_budget: Annotated[
@@ -71,7 +71,7 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 4e9
     device: Annotated[Device, Meta(description="auto takes CUDA where there is a GPU")] = "auto"
     dtype: Annotated[
-        Dtype, Meta(description="auto: fp16-packed weights on CPU; fp32: the reference path")
+        Dtype, Meta(description="auto: fp16 weights on CPU, bf16 or fp16 on CUDA; fp32: the reference path")
     ] = "auto"
     threads: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
@@ -79,6 +79,13 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
     # Set by whoever starts several replicas on one machine; not a flag.
     sharers: Annotated[int, Meta(ge=1, description="replicas that share this machine's memory")] = 1
+
+    def starting_token_budget(self, device: str) -> int:
+        """Tokens per step where nobody said: a CPU computes a few hundred a second, and everyone who decodes
+        waits for the whole step."""
+        if self.token_budget is not None:
+            return self.token_budget
+        return max(self.max_running, 128 if device == "cpu" else 2048)
 
     def __post_init__(self) -> None:
         if self.token_budget is not None and self.token_budget < self.max_running:

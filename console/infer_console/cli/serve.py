@@ -37,7 +37,7 @@ REPLICA_OPTIONS = (
     ("--max-running", "max_running", "N"),
     ("--token-budget", "token_budget", "N"),
     ("--device", "device", "auto|cpu|cuda"),
-    ("--dtype", "dtype", "auto|fp32"),
+    ("--dtype", "dtype", "auto|fp32|fp16|bf16"),
     ("--threads", "threads", "N"),
 )
 

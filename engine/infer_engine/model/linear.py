@@ -12,9 +12,16 @@ import torch
 from torch.nn import functional
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
-#: fp32: as stored, from the memory map. packed_fp16: fp16 weights, fp32 activations (CPU). half: the device's
-#: own 16-bit type for both (CUDA).
-LinearKind = Literal["fp32", "packed_fp16", "half"]
+#: fp32: as stored, from the memory map. packed_fp16: fp16 weights, fp32 activations (CPU). fp16, bf16: weights
+#: and activations (CUDA; bf16 also where a CPU computes in it).
+LinearKind = Literal["fp32", "packed_fp16", "fp16", "bf16"]
+#: What the activations and the KV pool are, for each kind.
+COMPUTE_DTYPES: dict[LinearKind, torch.dtype] = {
+    "fp32": torch.float32,
+    "packed_fp16": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
 
 
 class DenseLinear:
@@ -55,9 +62,4 @@ def make_linear(
     """``weight`` is [out, in], fp32 on the CPU for packing."""
     if kind == "packed_fp16":
         return PackedFp16Linear(weight)
-    return DenseLinear(weight.to(device, half_dtype(device) if kind == "half" else torch.float32))
-
-
-def half_dtype(device: torch.device) -> torch.dtype:
-    """bf16 where the GPU computes in it, else fp16."""
-    return torch.bfloat16 if device.type == "cpu" or torch.cuda.is_bf16_supported() else torch.float16
+    return DenseLinear(weight.to(device, COMPUTE_DTYPES[kind]))

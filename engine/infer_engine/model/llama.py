@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from infer_engine.model.architecture import Architecture
-from infer_engine.model.linear import Linear, LinearKind, half_dtype, make_linear
+from infer_engine.model.linear import COMPUTE_DTYPES, Linear, LinearKind, make_linear
 from infer_engine.model.store import Progress, no_progress
 from infer_engine.model.weights import Weights
 
@@ -30,8 +30,7 @@ class _Layer:
 
 
 class Llama:
-    """``weights`` as ``load_weights`` returns them; with kind ``half`` everything computes in the device's
-    16-bit type, else in fp32."""
+    """``weights`` as ``load_weights`` returns them; what it computes in is COMPUTE_DTYPES of its kind."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class Llama:
             self.weight_bytes += made.weight_bytes
             return made
 
-        self.dtype = half_dtype(device) if kind == "half" else torch.float32
+        self.dtype = COMPUTE_DTYPES[kind]
 
         def vector(name: str) -> torch.Tensor:
             return weights[name].to(device, self.dtype)
@@ -78,7 +77,7 @@ class Llama:
     def __call__(
         self, tokens: torch.Tensor, positions: torch.Tensor, attend: Attention, logit_rows: torch.Tensor
     ) -> torch.Tensor:
-        """``tokens`` and ``positions`` int64 [T]; returns fp32 logits [len(logit_rows), vocab] of the packed
+        """Integer ``tokens`` and ``positions`` [T]; returns fp32 logits [len(logit_rows), vocab] of the packed
         rows ``logit_rows`` alone, since a chunk that does not reach its newest token samples nothing."""
         a = self.architecture
         x = functional.embedding(tokens, self._embedding)

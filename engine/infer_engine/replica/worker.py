@@ -32,10 +32,6 @@ log = logging.getLogger(__name__)
 STDIN = 0
 #: Progress reports are sent this far apart, whatever a loader calls with.
 PROGRESS_PERIOD_S = 0.1
-#: Tokens per step where nobody said: a CPU computes a few hundred a second, and everyone who decodes waits
-#: for the whole step.
-DEFAULT_TOKEN_BUDGET = {"cpu": 128}
-LARGE_TOKEN_BUDGET = 2048
 
 
 class Stopped(SystemExit):
@@ -134,15 +130,12 @@ class Worker:
 def starting_limits(settings: ReplicaSettings, info: RunnerInfo) -> Limits:
     """The limits that the settings ask for, in blocks of the pool there is. LimitsError when they do not go
     together."""
-    budget = settings.token_budget
-    if budget is None:
-        budget = max(settings.max_running, DEFAULT_TOKEN_BUDGET.get(info.device, LARGE_TOKEN_BUDGET))
     return Limits.from_ratios(
         info.kv_blocks,
         admit_ratio=settings.admit_limit_ratio,
         batch_ratio=settings.batch_limit_ratio,
         max_running=settings.max_running,
-        token_budget=budget,
+        token_budget=settings.starting_token_budget(info.device),
         max_waiting=settings.max_waiting,
         max_passes=settings.max_passes,
     ).changed(max_waiting_tokens=settings.max_waiting_tokens, age_steps=settings.age_steps)

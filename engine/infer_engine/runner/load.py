@@ -6,7 +6,7 @@ import torch
 
 from infer_engine.core.plan import Chunk, Plan
 from infer_engine.core.request import Request
-from infer_engine.model.architecture import Architecture, read_architecture
+from infer_engine.model.architecture import read_architecture
 from infer_engine.model.attention.pool import KvPool
 from infer_engine.model.errors import ModelUnsupported
 from infer_engine.model.gguf_file import read_gguf
@@ -14,15 +14,19 @@ from infer_engine.model.linear import LinearKind, PackedFp16Linear
 from infer_engine.model.llama import Llama
 from infer_engine.model.store import Progress, resolve
 from infer_engine.model.weights import load_weights
+from infer_engine.runner import gpu
+from infer_engine.runner.forward import Forward, GatherForward
 from infer_engine.runner.memory import available_bytes, pool_blocks
 from infer_engine.runner.runner import Runner, RunnerInfo
 from infer_engine.runner.torch_runner import TorchRunner
-from infer_engine.settings import DEFAULT_MODEL, ReplicaSettings
+from infer_engine.settings import DEFAULT_MODEL, Dtype, ReplicaSettings
 
 #: Told how much of the whole loading is done (0 to 1), and what is going on.
 LoadProgress = Callable[[float, str], None]
 
-_DTYPE_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+_DTYPE_NAMES: dict[LinearKind, str] = {"fp32": "fp32", "packed_fp16": "fp16", "fp16": "fp16", "bf16": "bf16"}
+#: What a processor that computes in bf16 is called in ``torch.cpu.get_capabilities``.
+_CPU_BF16 = ("avx512_bf16", "amx_bf16", "bf16")
 #: Where the stages of loading begin and end, as shares of the whole.
 _FETCH, _PREPARE, _LOAD = (0.0, 0.3), (0.3, 0.8), (0.8, 1.0)
 
@@ -30,9 +34,9 @@ _FETCH, _PREPARE, _LOAD = (0.0, 0.3), (0.3, 0.8), (0.8, 1.0)
 def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
     """Load ``settings.model`` and return a runner that has computed its first step.
 
-    The KV pool has ``settings.kv_blocks`` blocks; unset, as many as fit half of the memory that is available
-    once the weights are loaded, divided by ``settings.sharers``, and at most 1024. Raises ModelError (its
-    subclasses ModelUnavailable, ModelUnsupported and MemoryShort), with the remedy.
+    The KV pool has ``settings.kv_blocks`` blocks; unset, a share of what fits the memory that is available
+    once the weights are loaded (``MAIN_MEMORY``, ``GPU_MEMORY``), divided by ``settings.sharers``. Raises
+    ModelError (its subclasses ModelUnavailable, ModelUnsupported and MemoryShort), with the remedy.
     """
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -44,7 +48,7 @@ def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
     kind = _linear_kind(settings, device)
     with torch.inference_mode():
         model = Llama(architecture, weights, kind, device, _stage(progress, *_LOAD))
-        pool = _pool(settings, architecture, model.dtype, device)
+        pool, forward = _forward(settings, model)
         info = RunnerInfo(
             model=settings.model if settings.model == DEFAULT_MODEL else path.stem,
             vocab_size=architecture.vocab_size,
@@ -55,9 +59,9 @@ def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
             weight_bytes=model.weight_bytes,
             device=device.type,
             host_blocks=pool.host_blocks,
-            dtype="fp16" if kind == "packed_fp16" else _DTYPE_NAMES[model.dtype],
+            dtype=_DTYPE_NAMES[kind],
         )
-    runner = TorchRunner(info, model, pool)
+    runner = TorchRunner(info, pool, forward)
     _compute_one_step(runner)
     progress(1.0, "ready")
     return runner
@@ -83,22 +87,42 @@ def _device(settings: ReplicaSettings) -> torch.device:
 
 
 def _linear_kind(settings: ReplicaSettings, device: torch.device) -> LinearKind:
-    if settings.dtype == "fp32":
-        return "fp32"
-    if device.type == "cuda":
-        return "half"
-    return "packed_fp16" if PackedFp16Linear.works() else "fp32"
+    return _cuda_kind(settings.dtype) if device.type == "cuda" else _cpu_kind(settings.dtype)
 
 
-def _pool(
-    settings: ReplicaSettings, architecture: Architecture, dtype: torch.dtype, device: torch.device
-) -> KvPool:
-    bytes_per_block = architecture.kv_bytes_per_token(dtype.itemsize) * settings.block_size
-    available = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
-    blocks = pool_blocks(settings.kv_blocks, bytes_per_block, available, settings.sharers)
+def _cuda_kind(dtype: Dtype) -> LinearKind:
+    has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    if dtype == "bf16" and not has_bf16:
+        raise ModelUnsupported("this GPU does not compute in bf16; use --dtype fp16")
+    if dtype == "auto":
+        return "bf16" if has_bf16 else "fp16"
+    return dtype
+
+
+def _cpu_kind(dtype: Dtype) -> LinearKind:
+    if dtype == "bf16":
+        capabilities = torch.cpu.get_capabilities()
+        if not any(capabilities.get(name) for name in _CPU_BF16):
+            raise ModelUnsupported(
+                "this processor does not compute in bf16: it would be hundreds of times slower; use --dtype auto"
+            )
+        return "bf16"
+    packs = dtype != "fp32" and PackedFp16Linear.works()
+    if dtype == "fp16" and not packs:
+        raise ModelUnsupported("torch has no fp16 weights for this processor; use --dtype fp32")
+    return "packed_fp16" if packs else "fp32"
+
+
+def _forward(settings: ReplicaSettings, model: Llama) -> tuple[KvPool, Forward]:
+    if model.device.type == "cuda":
+        return gpu.make_forward(model, settings, gpu.CudaGpu(model.device))
+    architecture, size = model.architecture, settings.block_size
+    bytes_per_block = architecture.kv_bytes_per_token(model.dtype.itemsize) * size
+    blocks = pool_blocks(settings.kv_blocks, bytes_per_block, available_bytes(), settings.sharers)
     # More than the pool itself could never be of use.
     host_blocks = 0 if settings.preempt_mode == "recompute" else min(settings.host_blocks, blocks)
-    return KvPool(architecture, blocks, settings.block_size, dtype, device, host_blocks)
+    pool = KvPool(architecture, blocks, size, model.dtype, model.device, host_blocks)
+    return pool, GatherForward(model, pool)
 
 
 def _compute_one_step(runner: Runner) -> None:

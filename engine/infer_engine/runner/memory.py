@@ -1,23 +1,39 @@
 """How much memory this machine has left, and how many KV blocks that makes."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from infer_engine.model.errors import MemoryShort
 
-#: A pool that nobody sized takes at most this share of its part of what is available,
-POOL_SHARE = 0.5
-#: and at most this many blocks.
-MOST_DEFAULT_BLOCKS = 1024
+
+@dataclass(slots=True, frozen=True)
+class PoolShare:
+    """A pool that nobody sized takes at most this share of its part of what is available, and at most so many
+    blocks."""
+
+    share: float
+    most_blocks: int
 
 
-def pool_blocks(asked: int | None, bytes_per_block: int, available_bytes: int, sharers: int) -> int:
-    """Blocks of the pool: ``asked``, or as many as the share above allows. ``sharers`` replicas have equal
-    parts of what is available. Raises MemoryShort with both numbers."""
-    part = available_bytes // sharers
+MAIN_MEMORY = PoolShare(0.5, 1024)
+#: Nothing else needs a GPU's memory once what computing takes is set aside.
+GPU_MEMORY = PoolShare(0.9, 32768)
+
+
+def pool_blocks(
+    asked: int | None,
+    bytes_per_block: int,
+    available_bytes: int,
+    sharers: int,
+    default: PoolShare = MAIN_MEMORY,
+) -> int:
+    """Blocks of the pool: ``asked``, or as many as ``default`` allows. ``sharers`` replicas have equal parts
+    of what is available. Raises MemoryShort with both numbers."""
+    part = max(0, available_bytes // sharers)
     fits = part // bytes_per_block
     if asked is None:
-        asked = max(1, min(MOST_DEFAULT_BLOCKS, int(fits * POOL_SHARE)))
+        asked = max(1, min(default.most_blocks, int(fits * default.share)))
     if not 1 <= asked <= fits:
         raise MemoryShort(
             f"{asked} KV blocks need {asked * bytes_per_block:,} bytes; this replica's part of the available "

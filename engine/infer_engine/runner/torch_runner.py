@@ -9,27 +9,27 @@ cannot be set from here.
 import torch
 
 from infer_engine.core.plan import Chunk, Plan
-from infer_engine.model.attention.paged import PagedAttention, Scratch, Span, pack_order
+from infer_engine.model.attention.packed import PackedStep
+from infer_engine.model.attention.paged import Span, pack_order
 from infer_engine.model.attention.pool import KvPool
-from infer_engine.model.llama import Llama
 from infer_engine.model.sampler import sample
+from infer_engine.runner.forward import Forward
 from infer_engine.runner.runner import RunnerInfo
 
 
 class TorchRunner:
     """What the scheduler plans fits: block tables cover their chunks, and no sequence exceeds the context."""
 
-    def __init__(self, info: RunnerInfo, model: Llama, pool: KvPool) -> None:
+    def __init__(self, info: RunnerInfo, pool: KvPool, forward: Forward) -> None:
         self.info = info
-        self._model: Llama | None = model
         self._pool: KvPool | None = pool
-        self._scratch = Scratch(model.dtype, model.device)
+        self._forward: Forward | None = forward
 
     @torch.inference_mode()
     def execute(self, plan: Plan) -> dict[str, int]:
         """See ``Runner.execute``."""
-        model, pool = self._model, self._pool
-        if model is None or pool is None:
+        pool, forward = self._pool, self._forward
+        if pool is None or forward is None:
             raise RuntimeError("the runner is closed")
         if plan.swap_out:
             pool.swap_out(plan.swap_out)
@@ -43,23 +43,14 @@ class TorchRunner:
             ((_span(chunk), chunk) for chunk in plan.chunks), key=lambda pair: pack_order(pair[0])
         )
         tokens: list[int] = []
-        positions: list[int] = []
         sampling: list[Chunk] = []
         logit_rows: list[int] = []
         for span, chunk in packed:
             tokens += chunk.request.tokens(span.start, span.count)
-            positions += range(span.start, span.start + span.count)
             if chunk.samples:
                 sampling.append(chunk)
                 logit_rows.append(len(tokens) - 1)
-
-        def on_device(values: list[int]) -> torch.Tensor:
-            return torch.tensor(values, dtype=torch.int64, device=model.device)
-
-        # Ids are checked where requests come in; one that slips through harms its own request alone.
-        ids = on_device(tokens).clamp_(0, self.info.vocab_size - 1)
-        attention = PagedAttention(pool, [span for span, _ in packed], self._scratch, model.dtype)
-        logits = model(ids, on_device(positions), attention, on_device(logit_rows))
+        logits = forward(PackedStep(self._known(tokens), logit_rows, [span for span, _ in packed]))
         chosen = sample(
             logits,
             [chunk.request.sampling for chunk in sampling],
@@ -67,9 +58,16 @@ class TorchRunner:
         )
         return {chunk.request.id: token for chunk, token in zip(sampling, chosen, strict=True)}
 
+    def _known(self, tokens: list[int]) -> list[int]:
+        """Ids are checked where requests come in; one that slips through harms its own request alone."""
+        last = self.info.vocab_size - 1
+        if min(tokens) >= 0 and max(tokens) <= last:
+            return tokens
+        return [min(max(token, 0), last) for token in tokens]
+
     def close(self) -> None:
         """Idempotent."""
-        self._model = self._pool = None
+        self._pool = self._forward = None
 
 
 def _span(chunk: Chunk) -> Span:

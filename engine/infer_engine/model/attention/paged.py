@@ -83,7 +83,8 @@ class PagedAttention:
         kv_heads = kv.shape[1] // 2
         out = torch.empty_like(queries)
         for g in self._gatherings:
-            gathered = self._scratch.take(g.pool_rows.shape[0], pool.block_size * head_dim)
+            blocks = (g.sequences or 1) * g.context // pool.block_size
+            gathered = self._scratch.take(2 * kv_heads * blocks, pool.block_size * head_dim)
             pool.gather(layer, g.pool_rows, gathered)
             context = gathered.view(2, kv_heads, g.sequences or 1, g.context, head_dim).transpose(1, 2)
             q = queries[g.first : g.last]
