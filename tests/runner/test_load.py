@@ -4,7 +4,8 @@ import pytest
 import torch
 from infer_engine.core.plan import Chunk, Plan
 from infer_engine.model.errors import MemoryShort, ModelUnsupported
-from infer_engine.runner.load import load_runner
+from infer_engine.model.linear import PackedFp16Linear
+from infer_engine.runner.load import _cuda_kind, load_runner
 from infer_engine.runner.memory import _container_bytes, available_bytes, pool_blocks
 from infer_engine.runner.runner import RunnerInfo
 from infer_engine.settings import ReplicaSettings
@@ -111,3 +112,32 @@ def test_a_containers_limit_counts(version: int, tmp_path: Path) -> None:
 
 def test_available_memory_is_a_plausible_number() -> None:
     assert 10**7 < available_bytes() < 1 << 50
+
+
+def test_fp16_on_a_cpu_is_fp16_weights_or_nothing(
+    tiny_path: Path, tiny_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert make_runner(model=str(tiny_path), dtype="fp16", device="cpu", kv_blocks=4).info.dtype == "fp16"
+    monkeypatch.setattr(PackedFp16Linear, "works", lambda: False)
+    with pytest.raises(ModelUnsupported, match="no fp16 weights for this processor; use --dtype fp32"):
+        make_runner(model=str(tiny_path), dtype="fp16", device="cpu", kv_blocks=4)
+
+
+def test_bf16_on_a_cpu_needs_a_cpu_that_has_it(
+    tiny_path: Path, tiny_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    runner = make_runner(model=str(tiny_path), dtype="bf16", device="cpu", kv_blocks=4)
+    assert (runner.info.dtype, runner.info.kv_bytes_per_token) == ("bf16", 256)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False, "avx2": True})
+    with pytest.raises(ModelUnsupported, match=r"no bf16 arithmetic, .*use --dtype auto"):
+        make_runner(model=str(tiny_path), dtype="bf16", device="cpu", kv_blocks=4)
+
+
+def test_a_gpus_dtype_is_what_it_computes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    for has_bf16, kinds in ((True, ["bf16", "fp32", "fp16", "bf16"]), (False, ["fp16", "fp32", "fp16"])):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation, has=has_bf16: has)
+        for dtype, kind in zip(("auto", "fp32", "fp16", "bf16"), kinds, strict=False):
+            assert _cuda_kind(dtype) == kind
+    with pytest.raises(ModelUnsupported, match="--dtype fp16"):
+        _cuda_kind("bf16")

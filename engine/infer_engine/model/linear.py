@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
-#: fp32: as stored, from the memory map. packed_fp16: fp16 weights, fp32 activations (CPU). fp16, bf16: weights
-#: and activations (CUDA; bf16 also where a CPU computes in it).
+#: fp32: as stored, from the memory map. packed_fp16: fp16 weights, fp32 activations (CPU). fp16, bf16:
+#: weights and activations (CUDA; bf16 also where a CPU computes in it).
 LinearKind = Literal["fp32", "packed_fp16", "fp16", "bf16"]
 #: What the activations and the KV pool are, for each kind.
 COMPUTE_DTYPES: dict[LinearKind, torch.dtype] = {

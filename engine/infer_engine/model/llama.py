@@ -77,8 +77,9 @@ class Llama:
     def __call__(
         self, tokens: torch.Tensor, positions: torch.Tensor, attend: Attention, logit_rows: torch.Tensor
     ) -> torch.Tensor:
-        """Integer ``tokens`` and ``positions`` [T]; returns fp32 logits [len(logit_rows), vocab] of the packed
-        rows ``logit_rows`` alone, since a chunk that does not reach its newest token samples nothing."""
+        """``tokens`` and ``positions`` are integers [T]; returns fp32 logits [len(logit_rows), vocab] of the
+        packed rows ``logit_rows`` alone, since a chunk that does not reach its newest token samples
+        nothing."""
         a = self.architecture
         x = functional.embedding(tokens, self._embedding)
         rotations = self._rotations(positions)

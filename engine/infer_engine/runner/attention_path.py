@@ -23,15 +23,16 @@ class AttentionPath:
 def choose_attention(shapes: Shapes) -> Choice[AttentionPath] | None:
     """The first of Triton, varlen and gather that computes small problems of these shapes right on this
     device (``shapes.layout`` is the candidate's own choice); None when none does."""
-    return choose(
-        [
-            Candidate("triton", lambda: _triton(shapes)),
-            Candidate("varlen", lambda: _varlen(shapes)),
-            Candidate("gather", lambda: AttentionPath(None, "heads")),
-        ],
-        lambda path: path_error(path, shapes),
-        TOLERANCES[shapes.dtype],
-    )
+    return choose(candidates(shapes), lambda path: path_error(path, shapes), TOLERANCES[shapes.dtype])
+
+
+def candidates(shapes: Shapes) -> list[Candidate[AttentionPath]]:
+    """Every path there is, the preferred first."""
+    return [
+        Candidate("triton", lambda: _triton(shapes)),
+        Candidate("varlen", lambda: _varlen(shapes)),
+        Candidate("gather", lambda: AttentionPath(None, "heads")),
+    ]
 
 
 def path_error(path: AttentionPath, shapes: Shapes) -> float:

@@ -104,7 +104,8 @@ def _cpu_kind(dtype: Dtype) -> LinearKind:
         capabilities = torch.cpu.get_capabilities()
         if not any(capabilities.get(name) for name in _CPU_BF16):
             raise ModelUnsupported(
-                "this processor does not compute in bf16: it would be hundreds of times slower; use --dtype auto"
+                "this processor has no bf16 arithmetic, so it would take hundreds of times longer; "
+                "use --dtype auto"
             )
         return "bf16"
     packs = dtype != "fp32" and PackedFp16Linear.works()

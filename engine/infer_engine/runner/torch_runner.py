@@ -65,6 +65,11 @@ class TorchRunner:
             return tokens
         return [min(max(token, 0), last) for token in tokens]
 
+    @property
+    def forward(self) -> Forward | None:
+        """How steps are computed, for measurements; None once closed."""
+        return self._forward
+
     def close(self) -> None:
         """Idempotent."""
         self._pool = self._forward = None

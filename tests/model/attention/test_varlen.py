@@ -2,6 +2,7 @@
 checked, against the signature that the installed torch has, and a stand-in computes."""
 
 import inspect
+import re
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from infer_engine.model.attention.gather_kernel import GatherKernel
 from infer_engine.model.attention.packed import PackedSpans
 from infer_engine.model.attention.problems import Shapes, kernel_path, worst_error
 from support.shapes import CPU, make_architecture
+from torch.nn.attention import varlen as torch_varlen
 
-SIGNATURE = inspect.signature(varlen.varlen.varlen_attn_out)
+SIGNATURE = inspect.signature(torch_varlen.varlen_attn_out)
 SHAPES = Shapes(make_architecture(heads=6, kv_heads=2, head_dim=16), 256, torch.float32, CPU, "pages")
 
 
@@ -59,7 +61,7 @@ def stand_in(*positional: Any, **named: Any) -> None:
 
 
 def test_arguments_are_what_torch_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(varlen.varlen, "varlen_attn_out", stand_in)
+    monkeypatch.setattr(torch_varlen, "varlen_attn_out", stand_in)
     assert worst_error(kernel_path(varlen.VarlenKernel()), SHAPES) < 1e-4
 
 
@@ -79,8 +81,6 @@ def test_arguments_are_what_torch_documents(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_it_does_not_take_is_said(
     dtype: torch.dtype, block_size: int, head_dim: int, capability: tuple[int, int] | None, reason: str | None
 ) -> None:
-    import re
-
     refusal = varlen.refusal(dtype, block_size, head_dim, capability)
     assert (refusal is None) == (reason is None)
     assert reason is None or re.search(reason, str(refusal))

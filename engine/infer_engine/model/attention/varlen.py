@@ -1,7 +1,6 @@
 """Paged attention by torch's own FlashAttention: ``torch.nn.attention.varlen`` with a block table."""
 
 import torch
-from torch.nn.attention import varlen
 
 from infer_engine.model.attention.packed import PackedSpans
 
@@ -20,6 +19,12 @@ class VarlenKernel:
 
     capturable = True
 
+    def __init__(self) -> None:
+        # It takes seconds to import.
+        from torch.nn.attention import varlen
+
+        self._attend = varlen.varlen_attn_out
+
     def __call__(
         self,
         out: torch.Tensor,
@@ -28,7 +33,7 @@ class VarlenKernel:
         values: torch.Tensor,
         spans: PackedSpans,
     ) -> None:
-        varlen.varlen_attn_out(
+        self._attend(
             out,
             queries,
             keys,
