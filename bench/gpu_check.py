@@ -7,6 +7,7 @@ python bench/gpu_check.py --self-test         the same on the CPU in small, thro
 """
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -146,7 +147,7 @@ def check_default_model(scale: Scale, report: Report) -> None:
         _check_graphs(f"default model {dtype}", runner, scale, report)
         if dtype != "fp32":
             measure_decode(f"default model {dtype}", runner, scale, report)
-        runner.close()
+        _close(runner)
 
 
 def _check_graphs(name: str, runner: TorchRunner, scale: Scale, report: Report) -> None:
@@ -196,12 +197,12 @@ def check_and_measure_synthetic(scale: Scale, report: Report) -> None:
             "of the tokens before the first difference",
             against="fp32",
         )
-        runner.close()
+        _close(runner)
     kind = scale.kinds[1]
     runner = synthetic_runner(architecture, kind, scale, max(scale.batches))
     measure_decode(f"{architecture.name} {kind}", runner, scale, report)
     measure_prefill(f"{architecture.name} {kind}", architecture, runner, scale, report)
-    runner.close()
+    _close(runner)
 
 
 def _common(a: list[int], b: list[int]) -> int:
@@ -226,6 +227,12 @@ def _generate(runner: TorchRunner, prompts: Sequence[list[int]], count: int) -> 
 
 def _tokens(output: Any) -> dict[str, int]:
     return getattr(output, "tokens", output)
+
+
+def _close(runner: TorchRunner) -> None:
+    """Graphs and the forward pass refer to each other: the next model needs their memory now."""
+    runner.close()
+    gc.collect()
 
 
 def _machine(device: torch.device) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The script for GPU machines, end to end on the CPU: it finds everything right here, and says so when not."""
+"""The script for GPU machines, end to end on the CPU: it finds everything right, or says what is not."""
 
 import json
 import subprocess

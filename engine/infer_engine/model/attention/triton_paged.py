@@ -16,6 +16,8 @@ heads. The length of a part is fixed, never the number, so a sequence's result d
 neighbours.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -247,43 +249,46 @@ class TritonKernel:
         assert head_dim <= 256
         assert queries.stride(2) == keys.stride(3) == values.stride(3) == 1
         group = heads // kv_heads
-        common = {
-            "GROUP": group,
-            "DIM": max(16, triton.next_power_of_2(head_dim)),
-            "HEAD_DIM": head_dim,
-            "PAGE": page,
-            "TILE": _context_tile(queries.element_size() * triton.next_power_of_2(head_dim)),
-            # For fp32 the tensor cores would round to 10 bits.
-            "PRECISION": "ieee",
-            "num_warps": 4,
-            "num_stages": 2,
-        }
         inputs = (queries, keys, values, spans.tables, spans.query_starts, spans.lengths)
         numbers = (heads, spans.tables.stride(0), head_dim**-0.5 * _LOG2_E)
         strides = (*queries.stride()[:2], *keys.stride()[:3], *values.stride()[:3])
         few = max(FEWEST_ROWS, triton.next_power_of_2(group))
         singles, sequences = spans.singles, spans.lengths.shape[0]
         if singles:
+            constants = launch_constants(few, group, head_dim, page, queries.element_size())
             parts = -(-spans.longest_context // PART_TOKENS)
             grid = (singles, kv_heads, parts)
             if parts == 1:
-                _attend[grid](out, out, *inputs, 0, *numbers, *strides, ROWS=few, PART=0, **common)
+                _attend[grid](out, out, *inputs, 0, *numbers, *strides, PART=0, **constants)
             else:
                 sums = queries.new_empty((singles, parts, heads, head_dim), dtype=torch.float32)
                 tops = queries.new_empty((singles, parts, heads, 2), dtype=torch.float32)
-                _attend[grid](
-                    sums, tops, *inputs, 0, *numbers, *strides, ROWS=few, PART=PART_TOKENS, **common
-                )
+                _attend[grid](sums, tops, *inputs, 0, *numbers, *strides, PART=PART_TOKENS, **constants)
                 _join[(singles, heads)](
-                    out, sums, tops, heads, parts, DIM=common["DIM"], HEAD_DIM=head_dim, num_warps=1
+                    out, sums, tops, heads, parts, DIM=constants["DIM"], HEAD_DIM=head_dim, num_warps=1
                 )
         if singles < sequences:
             rows = max(CHUNK_ROWS, few)
+            constants = launch_constants(rows, group, head_dim, page, queries.element_size())
             tiles = -(-spans.longest_span // (rows // group))
             grid = (sequences - singles, kv_heads, tiles)
-            _attend[grid](out, out, *inputs, singles, *numbers, *strides, ROWS=rows, PART=0, **common)
+            _attend[grid](out, out, *inputs, singles, *numbers, *strides, PART=0, **constants)
 
 
-def _context_tile(token_bytes: int) -> int:
-    """Tokens of the context in a tile: keys and values of two tiles fit the shared memory of any GPU."""
-    return max(16, min(CONTEXT_TILE, CONTEXT_TILE * 256 // token_bytes))
+def launch_constants(rows: int, group: int, head_dim: int, page: int, element_bytes: int) -> dict[str, Any]:
+    """What ``_attend`` is compiled for, but for the parts; with Triton's own options."""
+    padded_dim = max(16, triton.next_power_of_2(head_dim))
+    return {
+        "ROWS": rows,
+        "GROUP": group,
+        "DIM": padded_dim,
+        "HEAD_DIM": head_dim,
+        "PAGE": page,
+        # Keys and values of two tiles fit the shared memory of any GPU.
+        "TILE": max(16, min(CONTEXT_TILE, CONTEXT_TILE * 256 // (padded_dim * element_bytes))),
+        # For fp32 the tensor cores would round to 10 bits.
+        "PRECISION": "ieee",
+        # A large tile in the registers of four warps would spill.
+        "num_warps": 8 if rows * padded_dim >= CHUNK_ROWS * 128 else 4,
+        "num_stages": 2,
+    }
