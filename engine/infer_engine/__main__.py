@@ -43,7 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--settings", default="{}", metavar="JSON", help="settings as one JSON object")
     serve.add_argument("--lifeline", action="store_true", help="stop when stdin ends (the parent died)")
     fetch = verbs.add_parser("fetch", help="fetch and prepare the model; its path goes to stdout")
-    fetch.add_argument("--model", default=DEFAULT_MODEL, help="a known name or a GGUF file")
+    fetch.add_argument(
+        "--model", default=DEFAULT_MODEL, help="a known name, a GGUF file or a Hugging Face directory"
+    )
     fetch.add_argument("--lifeline", action="store_true", help="stop when stdin ends (the parent died)")
     fetch.add_argument(
         "--file-only", action="store_true", help="leave preparing the weights to the first start"
@@ -105,11 +107,11 @@ def _prepare_weights(path: Path, progress: "_Progress") -> None:
     """Make the file that replicas map into memory, so that the first start of the server is quick."""
     # Here torch is loaded, which takes seconds: only for this, and never in the server's process.
     from infer_engine.model.architecture import read_architecture
-    from infer_engine.model.gguf_file import read_gguf
+    from infer_engine.model.source import open_source
     from infer_engine.model.weights import load_weights
 
-    gguf = read_gguf(path)
-    load_weights(gguf, read_architecture(gguf), progress)
+    source = open_source(path)
+    load_weights(source, read_architecture(source), progress)
 
 
 class _Progress:

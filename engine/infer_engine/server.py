@@ -28,7 +28,7 @@ from infer_engine.gateway.load import GatewayLoad
 from infer_engine.listener import Listener
 from infer_engine.model.architecture import read_architecture
 from infer_engine.model.errors import ModelError
-from infer_engine.model.gguf_file import read_gguf
+from infer_engine.model.source import open_source
 from infer_engine.model.store import resolve
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Operation
@@ -144,11 +144,11 @@ async def _load_model(name: str) -> LoadedModel:
 
 
 def _read_model(name: str, path: Path) -> LoadedModel:
-    gguf = read_gguf(path)
+    source = open_source(path)
     return LoadedModel(
         name=model_name(name),
-        tokenizer=Tokenizer(gguf),
-        context_length=read_architecture(gguf).context_length,
+        context_length=read_architecture(source).context_length,
+        tokenizer=Tokenizer(source),
     )
 
 

@@ -23,7 +23,9 @@ DEFAULT_MODEL = "smollm2-135m-instruct"
 class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one replica needs to know. Sent to its process as JSON."""
 
-    model: Annotated[str, Meta(description="the default model's name, or a GGUF file")] = DEFAULT_MODEL
+    model: Annotated[
+        str, Meta(description="the default model's name, a GGUF file, or a Hugging Face directory")
+    ] = DEFAULT_MODEL
     block_size: Annotated[int, Meta(ge=1, le=256, description="tokens per KV block")] = 16
     kv_blocks: Annotated[
         Annotated[int, Meta(ge=1, le=10_000_000)] | None,

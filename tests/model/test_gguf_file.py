@@ -78,7 +78,7 @@ def test_what_is_no_gguf_file_is_refused(tmp_path: Path) -> None:
 
 def test_another_architecture_is_refused_by_name(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "other.gguf", architecture="mamba")
-    with pytest.raises(ModelUnsupported, match=r"'mamba' is not supported \(supported: llama\)"):
+    with pytest.raises(ModelUnsupported, match=r"'mamba' is not supported \(supported: llama, qwen2"):
         read_architecture(read_gguf(path))
 
 
@@ -98,7 +98,9 @@ def test_a_vocabulary_larger_than_the_embedding_is_refused(tiny_path: Path) -> N
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        ("llama.rope.scaling.type", "yarn", "scaled rotary"),
+        ("llama.rope.scaling.type", "longrope", "is 'longrope', allowed are none, linear, yarn"),
+        ("llama.rope.scaling.type", "yarn", "llama.rope.scaling.original_context_length is missing"),
+        ("split.count", 3, "one of several parts"),
         ("llama.expert_count", 8, "mixture-of-experts"),
         ("llama.attention.sliding_window", 1024, "sliding-window"),
         ("llama.block_count", 0, "llama.block_count is 0, allowed is 1 to"),

@@ -220,8 +220,10 @@ class Views:
 
 
 def model_name(model: str) -> str:
-    """The model as people call it: a file by its name without the ending."""
-    return PurePath(model).name.removesuffix(".gguf") if "/" in model or model.endswith(".gguf") else model
+    """The model as people call it: a file by its name without the ending, a directory by its own."""
+    if "/" in model or model.endswith(".gguf"):
+        return PurePath(model).name.removesuffix(".gguf") or model
+    return model
 
 
 def _makeup(report: StepReport | None, limits: dict[str, int]) -> StepMakeup | None:
