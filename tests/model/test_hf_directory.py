@@ -281,6 +281,7 @@ def test_changed_bytes_end_in_a_model_or_a_model_error(
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "mscale": 1.0}}, "mscale is given"),
         ({"rope_scaling": [1]}, "rope_scaling should be an object, not list"),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "positions that differ by layer"),
+        ({"rope_parameters": {"a\x1b": {}}}, "positions that differ"),
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings should be bool, not str"),
     ],
 )
@@ -289,6 +290,7 @@ def test_what_would_be_computed_wrongly_is_refused(values: dict[str, Any], why: 
     with pytest.raises(ModelUnsupported, match=rf"^m/config.json.*{why}") as caught:
         read_architecture(read_hf_directory(path))
     assert len(str(caught.value)) < 300
+    assert str(caught.value).isprintable()
 
 
 def test_both_names_of_rotary_settings_are_read(tmp_path: Path) -> None:

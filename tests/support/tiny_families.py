@@ -206,6 +206,12 @@ def neighbours(rows: Array, heads: int) -> Array:
     return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows.shape))
 
 
+def halves_apart(rows: Array, heads: int) -> Array:
+    """The reverse."""
+    pairs = rows.reshape(heads, rows.shape[0] // heads // 2, 2, *rows.shape[1:])
+    return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(rows.shape))
+
+
 def llama3_divisors(width: int) -> Array:
     """By wavelength, as the scheme was published."""
     divisors: list[float] = []
