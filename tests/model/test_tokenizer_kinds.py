@@ -1,14 +1,20 @@
 """The tokenizers that supported models come with, from a Hugging Face directory and from GGUF, against what
 transformers makes of them (``make_expected_tokens.py``)."""
 
+import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gguf
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from infer_engine.model.architecture import read_architecture
 from infer_engine.model.chat_template import ChatTemplateError
 from infer_engine.model.errors import ModelError, ModelUnavailable, ModelUnsupported
+from infer_engine.model.hf_directory import read_hf_directory
 from infer_engine.model.tokenizer import IncrementalDetokenizer, Tokenizer
 from support.tiny_families import TinyFamily, write_hf
 from support.tiny_tokenizers import (
@@ -194,3 +200,40 @@ def test_a_gguf_file_of_pieces_without_scores_is_refused(tmp_path: Path) -> None
     (tmp_path / "m.gguf").write_bytes(content.replace(b"tokenizer.ggml.scores", b"tokenizer.ggml.stores"))
     with pytest.raises(ModelUnsupported, match=r"tokenizer.ggml.scores should be a list of float"):
         Tokenizer.from_file(tmp_path / "m.gguf")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2**70) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def replace_one(value: Any, choose: Callable[[int], int], other: Any) -> Any:
+    """``value`` with ``other`` somewhere in it."""
+    if isinstance(value, dict) and value and choose(4):
+        key = sorted(value)[choose(len(value))]
+        return {**value, key: replace_one(value[key], choose, other)}
+    if isinstance(value, list) and value and choose(4):
+        at = choose(min(len(value), 5))
+        return [*value[:at], replace_one(value[at], choose, other), *value[at + 1 :]]
+    return other
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), other=JSON)
+@pytest.mark.parametrize("kind", [QWEN, LLAMA2_FIRST], ids=lambda kind: kind.name)
+def test_any_value_anywhere_ends_in_a_tokenizer_or_a_model_error(
+    kind: TinyTokenizer, tmp_path: Path, data: st.DataObject, other: Any
+) -> None:
+    path = directory_of(tmp_path / "m", kind)
+    (path / "generation_config.json").write_text('{"eos_token_id": [1, 2]}')
+    name = data.draw(st.sampled_from([file.name for file in sorted(path.glob("*.json"))]))
+    content = json.loads((path / name).read_text())
+    changed = replace_one(content, lambda most: data.draw(st.integers(0, most - 1)), other)
+    (path / name).write_text(json.dumps(changed))
+    with contextlib.suppress(ModelError):
+        source = read_hf_directory(path)
+        tokenizer = Tokenizer(source)
+        read_architecture(source)
+        tokenizer.decode(tokenizer.completion_prompt("it's 12 <think>\n"))

@@ -113,13 +113,13 @@ def _added_tokens(file: JsonObject, limit: int) -> Iterator[_Added]:
 
 def _spelling(file: JsonObject) -> str:
     """``bytes``: tokens are written in the byte alphabet; ``pieces``: as SentencePiece does."""
-    kinds = {each.get("type") for each in _steps(file.values.get("decoder"), "decoders")}
+    kinds = {str(each.get("type")) for each in _steps(file.values.get("decoder"), "decoders")}
     if "ByteLevel" in kinds:
         return "bytes"
     if kinds & {"ByteFallback", "Metaspace"}:
         return "pieces"
     raise ModelUnsupported(
-        f"{file.label}: decoder is {str(sorted(map(str, kinds)))[:64]}, "
+        f"{file.label}: decoder is {str(sorted(kinds))[:64]}, "
         "allowed are ByteLevel, ByteFallback and Metaspace"
     )
 
@@ -252,8 +252,8 @@ def _chat_template(path: Path, config: JsonObject) -> str:
             raise ModelUnsupported(f"{path.name}/{file.name} is not UTF-8") from error
     given = config.values.get("chat_template")
     if isinstance(given, list):
-        templates = {each.get("name"): each.get("template") for each in given if isinstance(each, dict)}
-        given = templates.get("default")
+        named = (each for each in given if isinstance(each, dict) and each.get("name") == "default")
+        given = next(named, {}).get("template")
     if given is not None and not isinstance(given, str):
         raise ModelUnsupported(f"{config.label}: chat_template should be a text or a list of named ones")
     return given or ""
