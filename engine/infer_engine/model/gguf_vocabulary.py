@@ -8,7 +8,7 @@ from tokenizers import Regex, models, normalizers, pre_tokenizers
 from infer_engine.model.byte_alphabet import bytes_of_token
 from infer_engine.model.errors import ModelUnsupported
 from infer_engine.model.gguf_file import GgufFile
-from infer_engine.model.vocabulary import END_TOKENS, Vocabulary, spelled_by_piece
+from infer_engine.model.token_table import END_TOKENS, TokenTable, spelled_by_piece
 
 #: GGUF token types.
 _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
@@ -24,7 +24,7 @@ _GPT2 = ("gpt-2", "default")
 _SMOLLM = ("smollm",)
 
 
-def read_gguf_vocabulary(gguf: GgufFile) -> Vocabulary:
+def read_gguf_vocabulary(gguf: GgufFile) -> TokenTable:
     """Takes well under a second for 50,000 tokens. Raises ModelUnsupported."""
     kind = gguf.get("tokenizer.ggml.model", str)
     if kind not in ("gpt2", "llama"):
@@ -50,7 +50,7 @@ def read_gguf_vocabulary(gguf: GgufFile) -> Vocabulary:
     # Files that do not say were made for a reader that knows what these kinds do.
     usual = kind == "llama" or gguf.get("tokenizer.ggml.pre", str, "") in _LLAMA3
     adds_bos = bos_id is not None and gguf.get("tokenizer.ggml.add_bos_token", bool, usual)
-    return Vocabulary(
+    return TokenTable(
         token_bytes=[_token_bytes(token, type, kind) for token, type in typed],
         special_ids=special_ids,
         word_ids={token: ids[token] for token, type in typed if type == _USER_DEFINED and token},

@@ -14,7 +14,7 @@ from infer_engine.model.errors import ModelUnavailable, ModelUnsupported
 from infer_engine.model.hf_directory import HfDirectory
 from infer_engine.model.hyper_parameters import MOST_VOCABULARY
 from infer_engine.model.json_file import JsonObject, read_json
-from infer_engine.model.vocabulary import END_TOKENS, Vocabulary, spelled_by_piece
+from infer_engine.model.token_table import END_TOKENS, TokenTable, spelled_by_piece
 
 _MOST_BYTES = 1 << 26
 _MOST_SMALL_BYTES = 1 << 23
@@ -33,7 +33,7 @@ class _Added:
     special: bool
 
 
-def read_hf_vocabulary(directory: HfDirectory) -> Vocabulary:
+def read_hf_vocabulary(directory: HfDirectory) -> TokenTable:
     """Raises ModelUnavailable without a ``tokenizer.json``, ModelUnsupported for one that is damaged or of
     another kind than BPE."""
     path = directory.path
@@ -46,7 +46,7 @@ def read_hf_vocabulary(directory: HfDirectory) -> Vocabulary:
     special_ids = {each.text: each.id for each in added if each.special and len(each.text) > 1}
     encoder, later_encoder = _encoders(file)
     all_ids = {**ids, **{each.text: each.id for each in added}}
-    return Vocabulary(
+    return TokenTable(
         token_bytes=_token_bytes(file, ids, added),
         special_ids=special_ids,
         word_ids={each.text: each.id for each in added if not each.special},

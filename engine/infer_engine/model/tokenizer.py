@@ -25,28 +25,26 @@ class Tokenizer:
 
     def __init__(self, source: GgufFile | HfDirectory) -> None:
         """Takes well under a second for 50,000 tokens. Raises ModelError."""
-        vocabulary = (
-            read_gguf_vocabulary(source) if isinstance(source, GgufFile) else read_hf_vocabulary(source)
-        )
-        self.token_bytes: list[bytes] = vocabulary.token_bytes
+        table = read_gguf_vocabulary(source) if isinstance(source, GgufFile) else read_hf_vocabulary(source)
+        self.token_bytes: list[bytes] = table.token_bytes
         self.vocab_size = len(self.token_bytes)
         #: Special tokens by their text, but for one-character ones.
-        self.special_ids = vocabulary.special_ids
+        self.special_ids = table.special_ids
         #: Ids that end a generation unless the client asked to ignore them.
-        self.stop_ids = vocabulary.stop_ids
-        self._encoder, self._later_encoder = vocabulary.encoder, vocabulary.later_encoder
-        self._word_ids = vocabulary.word_ids
+        self.stop_ids = table.stop_ids
+        self._encoder, self._later_encoder = table.encoder, table.later_encoder
+        self._word_ids = table.word_ids
         self._word_pattern = _alternatives(self._word_ids)
         self._special_pattern = _alternatives(self.special_ids)
-        self._prefix_ids = vocabulary.prefix_ids
-        self._adds_space = vocabulary.adds_space
+        self._prefix_ids = table.prefix_ids
+        self._adds_space = table.adds_space
         self._template = (
             ChatTemplate(
-                vocabulary.chat_template,
+                table.chat_template,
                 special_pattern=self._special_pattern,
-                named_tokens=vocabulary.named_tokens,
+                named_tokens=table.named_tokens,
             )
-            if vocabulary.chat_template
+            if table.chat_template
             else None
         )
 

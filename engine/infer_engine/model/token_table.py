@@ -11,7 +11,7 @@ _SPACE_MARK = "▁"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vocabulary:
+class TokenTable:
     #: The bytes that each id spells; nothing for ids that are not used.
     token_bytes: list[bytes]
     #: Control tokens by their text: only templates, and callers that say so, may write them. None has but one
