@@ -1,7 +1,7 @@
 """``make peers``: build the peers' virtual environments, and the default model as a Hugging Face directory.
 
 Uses only pip, so indexes and certificates are the user's own. What is built already is left alone; half-built
-things are made anew. ``python bench/peers/build.py [transformers] [vllm] [llamacpp]`` builds some of them.
+things are made anew. ``python bench/build_peers.py [transformers] [vllm] [llamacpp]`` builds some of them.
 About 6 GB on disk; minutes to tens of minutes, by the network.
 """
 
@@ -12,11 +12,12 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 from infer_engine.model.store import resolve
 from infer_engine.settings import DEFAULT_MODEL
-from place import NAMES, RECIPE, model_dir, peers_dir, python_of, stamp_of, versions_of
+from peers.place import NAMES, RECIPE, model_dir, peers_dir, python_of, stamp_of, versions_of
 
 TORCH = "torch==2.13.0"
 TRANSFORMERS = ("transformers==5.24.0", "accelerate==1.15.0", "gguf>=0.17", "psutil")
@@ -52,7 +53,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def build(name: str, make) -> None:
+def build(name: str, make: Callable[[], dict[str, str]]) -> None:
     versions = versions_of(name)
     if versions is None:
         print(f"{name}: building in {peers_dir() / name}", flush=True)
@@ -68,7 +69,7 @@ def write_stamp(name: str, versions: dict[str, str]) -> None:
 
 
 def pip(peer: str, *words: str) -> None:
-    command = [str(python_of(peer)), "-m", "pip", words[0], "--quiet", "--disable-pip-version-check"]
+    command = [str(python_of(peer)), "-m", "pip", words[0], "-qq", "--disable-pip-version-check"]
     subprocess.run([*command, *words[1:]], check=True, timeout=PIP_TIMEOUT_S)
 
 
@@ -136,7 +137,7 @@ def export_model() -> None:
         print(f"model: exporting to {model_dir()} (minutes: transformers reads GGUF slowly)", flush=True)
         shutil.rmtree(model_dir(), ignore_errors=True)
         model_dir().mkdir(parents=True)
-        script = Path(__file__).with_name("export_model.py")
+        script = Path(__file__).parent / "peers" / "export_model.py"
         command = [str(python_of("transformers")), str(script), str(resolve(DEFAULT_MODEL)), str(model_dir())]
         subprocess.run(command, check=True, timeout=EXPORT_TIMEOUT_S)
         write_stamp("model", installed("transformers", "transformers"))
