@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 #: How far apart the prompts of two repeats begin in the text: no prefix cache may know them from before.
-REPEAT_STRIDE = 37
+REPEAT_STRIDE = 59
 
 
 @dataclass(frozen=True, slots=True)

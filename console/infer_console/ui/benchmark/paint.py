@@ -171,7 +171,7 @@ def _ignore(_: object) -> None:
 # --- results -----------------------------------------------------------------------------------------------
 
 
-def measure(repeats: int, frames: int = FRAMES) -> list[dict[str, Any]]:
+def measure(repeats: int) -> list[dict[str, Any]]:
     """Results of the bench document; ratios are ours over Textual's."""
     theme = load_themes()[DEFAULT]
     made: list[dict[str, Any]] = []
@@ -181,7 +181,7 @@ def measure(repeats: int, frames: int = FRAMES) -> list[dict[str, Any]]:
         "Textual's DataTable",
         lambda: _canvas(roster, theme),
         _data_table,
-        (ROSTER_HEIGHT, repeats, frames),
+        (ROSTER_HEIGHT, repeats, FRAMES),
     )
     for total in POOLS:
         rows = _map_rows(total)
@@ -190,7 +190,7 @@ def measure(repeats: int, frames: int = FRAMES) -> list[dict[str, Any]]:
             "Textual's Static",
             lambda rows=rows: _canvas(rows, theme),
             lambda rows=rows: _static(rows, theme),
-            (MAP_HEIGHT, repeats, frames),
+            (MAP_HEIGHT, repeats, FRAMES),
         )
     return made
 
