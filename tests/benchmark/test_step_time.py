@@ -28,8 +28,10 @@ def test_growth_is_told_beside_the_times() -> None:
     said: list[str] = []
     results = measure(Setup(repeats=1, shrink=100, say=said.append))
     assert [each.measure for each in results if each.against is not None] == [
-        "step time growth, 100 to 10000 waiting at 256 running",
-        "step time growth, 16 to 256 running, 100 waiting",
+        "step time, unwatched, 256 running, from 100 to 10000 waiting",
+        "step time, unwatched, 100 waiting, from 16 to 256 running",
+        "step time, watched at 4 Hz, 256 running, from 100 to 10000 waiting",
+        "step time, watched at 4 Hz, 100 waiting, from 16 to 256 running",
     ]
     assert all(each.value is not None and each.value > 0 for each in results)
-    assert len(said) == 4
+    assert len(said) == 8
