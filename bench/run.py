@@ -24,6 +24,7 @@ from infer_engine.benchmark.errors import BenchError
 from infer_engine.benchmark.machine import describe, file_name
 from infer_engine.benchmark.options import add_options
 from infer_engine.benchmark.parts import PARTS, Part
+from infer_engine.benchmark.processes import end_tidily
 from infer_engine.benchmark.results import Document, DocumentError, Result, merged, read, write
 from infer_engine.benchmark.run import choose, listing, measure, say, setup_of
 from infer_engine.benchmark.setup import Setup
@@ -95,7 +96,12 @@ def main() -> int:
     print(
         f"about {sum(part.expected_s for part in chosen) * setup.repeats / 180:.0f} minutes", file=sys.stderr
     )
-    document, failed = measure(chosen, setup, document, out, say)
+    end_tidily()
+    try:
+        document, failed = measure(chosen, setup, document, out, say)
+    except KeyboardInterrupt:
+        print(f"interrupted; what was measured is in {out.name}; --missing goes on", file=sys.stderr)
+        return 130
     document = merged(document, {"peers": machine["peers"]} if chosen else {}, PART, comparisons(document))
     write(out, document)
     print(text_table(document.results))

@@ -1,9 +1,8 @@
-"""Run by the llamacpp environment: llama.cpp's own server until SIGTERM.
+"""Run by the llamacpp environment: llama.cpp's own server until SIGTERM, or until stdin ends.
 
 python llamacpp_server.py FILE.gguf PORT THREADS SLOTS CONTEXT_PER_SLOT
 """
 
-import signal
 import sys
 
 from xllamacpp import CommonParams, Server
@@ -21,8 +20,7 @@ def main() -> None:
     params.cpuparams_batch.n_threads = threads
     params.endpoint_metrics = True
     _server = Server(params)  # serves on threads of its own, for as long as it is referred to
-    signal.sigwait({signal.SIGTERM, signal.SIGINT})
-    sys.exit(0)
+    sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def llamacpp(setup: Setup) -> list[Result]:
     port = free_port()
     command = [str(python_of("llamacpp")), str(HERE / "llamacpp_server.py"), str(resolve(DEFAULT_MODEL))]
     command += [str(port), str(setup.threads), str(LLAMACPP_SLOTS), str(LLAMACPP_CONTEXT)]
-    with ServerProcess(command, environment={"PYTHONPATH": ""}) as process:
+    with ServerProcess(command, environment={"PYTHONPATH": ""}, lifeline=True) as process:
         base_url = f"http://127.0.0.1:{port}"
         ready_s = process.wait_until_ok(f"{base_url}/health", LLAMACPP_READY_S)
         results = asyncio.run(measure_client(Client(base_url, "smollm2"), setup, LLAMACPP))

@@ -1,6 +1,8 @@
 """A server under measurement ends with everything that it started, and says why it did not start."""
 
 import os
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -18,6 +20,34 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_): pass
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
+
+
+#: Measures a server that would run for ever, and says which process it is.
+MEASURING = """
+import sys, time
+from infer_engine.benchmark.processes import ServerProcess, end_tidily
+end_tidily()
+with ServerProcess([sys.executable, "-c", sys.argv[2]], lifeline=sys.argv[1] == "lifeline") as process:
+    print(process.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "server"),
+    [
+        ("plain", signal.SIGTERM, "import signal; signal.pause()"),
+        ("lifeline", signal.SIGKILL, "import sys; sys.stdin.read()"),
+    ],
+)
+def test_a_measurement_that_is_ended_leaves_no_server(kind: str, number: int, server: str) -> None:
+    command = [sys.executable, "-c", MEASURING, kind, server]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as measuring:
+        assert measuring.stdout is not None
+        pid = int(measuring.stdout.readline())
+        measuring.send_signal(number)
+        measuring.wait(30)
+    assert wait_gone([pid]) == []
 
 
 def test_children_end_with_their_server() -> None:

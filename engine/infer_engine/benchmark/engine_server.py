@@ -50,8 +50,9 @@ def engine_server(setup: Setup, *, replicas: int = 1, **replica: Any) -> Generat
     }
     base_url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "infer_engine", "serve", "--settings", json.dumps(settings)]
+    command.append("--lifeline")
     try:
-        with ServerProcess(command) as process:
+        with ServerProcess(command, lifeline=True) as process:
             process.wait_until_ok(f"{base_url}/readyz", READY_TIMEOUT_S)
             start_s = _wait_for_all(process, base_url)
             yield EngineServer(process, base_url, control_url, _model_name(base_url), start_s)

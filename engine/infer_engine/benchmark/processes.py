@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 import httpx2
 
@@ -30,15 +30,18 @@ def free_port() -> int:
 
 class ServerProcess:
     """A server on 127.0.0.1, in a process group of its own. Use as a context manager: leaving it ends the
-    whole group, however the block was left."""
+    whole group, however the block was left. ``lifeline``: its stdin is a pipe that ends with this process,
+    for those that end by that."""
 
-    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, lifeline: bool = False
+    ) -> None:
         self._log = tempfile.TemporaryFile(prefix="bench-server-")  # noqa: SIM115 - closed by stop
         self.started_s = time.monotonic()
         try:
             self.process = subprocess.Popen(
                 list(command),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if lifeline else subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},
@@ -80,6 +83,8 @@ class ServerProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait(GRACE_S)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         self._log.close()
 
     def __enter__(self) -> "ServerProcess":
@@ -89,6 +94,16 @@ class ServerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def end_tidily() -> None:
+    """Being told to end leaves by an exception, so that what was started ends too."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
 
 
 def cpu_seconds(pid: int) -> float:

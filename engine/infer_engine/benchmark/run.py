@@ -9,6 +9,7 @@ from pathlib import Path
 from infer_engine.benchmark.errors import BenchError
 from infer_engine.benchmark.machine import describe
 from infer_engine.benchmark.parts import PARTS, Part
+from infer_engine.benchmark.processes import end_tidily
 from infer_engine.benchmark.results import Document, DocumentError, encode, merged, read, write
 from infer_engine.benchmark.setup import Setup
 from infer_engine.benchmark.table import text_table
@@ -28,6 +29,7 @@ def run(options: argparse.Namespace, parts: Sequence[Part] = PARTS) -> int:
     except (ValueError, DocumentError) as error:
         say(f"bench: {error}")
         return 2
+    end_tidily()
     document, failed = measure(chosen, setup_of(options), document, options.out, say)
     if options.json:
         sys.stdout.buffer.write(encode(document))
