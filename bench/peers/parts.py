@@ -129,7 +129,10 @@ def vllm(setup: Setup) -> list[Result]:
         setup.say(f"  {VLLM}: ready after {ready_s:.0f} s")
         results = asyncio.run(measure_client(Client(base_url, "smollm2"), setup, VLLM))
     how = "eager" if setup.shrink > 1 else "compiled"
-    return [*results, result("ready after", "s", [ready_s], subject=VLLM, note=f"{DTYPE}, {how}")]
+    return [
+        *results,
+        result("ready after", "s", [ready_s], subject=VLLM, note=f"{DTYPE}, {setup.threads} threads, {how}"),
+    ]
 
 
 def llamacpp(setup: Setup) -> list[Result]:
@@ -141,7 +144,8 @@ def llamacpp(setup: Setup) -> list[Result]:
         base_url = f"http://127.0.0.1:{port}"
         ready_s = process.wait_until_ok(f"{base_url}/health", LLAMACPP_READY_S)
         results = asyncio.run(measure_client(Client(base_url, "smollm2"), setup, LLAMACPP))
-    return [*results, result("ready after", "s", [ready_s], subject=LLAMACPP, note="the same GGUF, Q4_1")]
+    note = f"the same GGUF, Q4_1, {setup.threads} threads, {LLAMACPP_SLOTS} slots"
+    return [*results, result("ready after", "s", [ready_s], subject=LLAMACPP, note=note)]
 
 
 PEERS: tuple[Part, ...] = (

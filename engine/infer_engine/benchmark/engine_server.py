@@ -28,6 +28,8 @@ class EngineServer:
     base_url: str
     control_url: str
     model: str
+    #: Of the weights, as the replica tells it.
+    dtype: str
     #: From starting the process to all replicas being ready.
     start_s: float
 
@@ -55,7 +57,9 @@ def engine_server(setup: Setup, *, replicas: int = 1, **replica: Any) -> Generat
         with ServerProcess(command, lifeline=True) as process:
             process.wait_until_ok(f"{base_url}/readyz", READY_TIMEOUT_S)
             start_s = _wait_for_all(process, base_url)
-            yield EngineServer(process, base_url, control_url, _model_name(base_url), start_s)
+            yield EngineServer(
+                process, base_url, control_url, _model_name(base_url), _dtype(control_url), start_s
+            )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -70,6 +74,13 @@ def _wait_for_all(process: ServerProcess, base_url: str) -> float:
             if "failed" in states or waited_s > READY_TIMEOUT_S:
                 raise BenchError(f"replicas are {', '.join(states)}:\n{process.log_tail()}")
             time.sleep(POLL_S)
+
+
+def _dtype(control_url: str) -> str:
+    transport = httpx2.HTTPTransport(uds=control_url.removeprefix("unix://"))
+    with httpx2.Client(transport=transport, base_url="http://localhost", timeout=10.0) as client:
+        replicas = client.get("/control/v1/state").json()["replicas"]
+    return str(replicas[0].get("dtype") or "unknown")
 
 
 def _model_name(base_url: str) -> str:

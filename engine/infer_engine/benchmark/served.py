@@ -5,6 +5,8 @@ The peers' servers are measured by the same two functions.
 
 import asyncio
 
+import msgspec
+
 from infer_engine.benchmark.client import Client, Load
 from infer_engine.benchmark.engine_server import engine_server
 from infer_engine.benchmark.results import Result, result
@@ -22,7 +24,9 @@ LOAD_TIMEOUT_S = 600.0
 
 def measure(setup: Setup) -> list[Result]:
     with engine_server(setup) as server:
-        return asyncio.run(measure_client(server.client(), setup, "infer-console"))
+        results = asyncio.run(measure_client(server.client(), setup, "infer-console"))
+        note = f"{server.dtype} weights, {setup.threads} threads, one replica, over HTTP"
+    return [msgspec.structs.replace(results[0], note=note), *results[1:]]
 
 
 async def measure_client(client: Client, setup: Setup, subject: str) -> list[Result]:
