@@ -1,4 +1,6 @@
 import pytest
+from infer_engine.benchmark.batching import Roofline
+from infer_engine.benchmark.ceilings import Ceilings
 from infer_engine.benchmark.results import result
 from infer_engine.benchmark.statistics import paired, percentile
 
@@ -37,3 +39,13 @@ def test_a_loss_beyond_the_noise_is_outside_the_band() -> None:
 def test_windows_that_do_not_alternate_are_refused() -> None:
     with pytest.raises(ValueError, match="need 3"):
         paired([1.0, 1.0], [1.0, 1.0])
+
+
+def test_the_roofline_is_bound_by_memory_first_and_by_arithmetic_later() -> None:
+    machine = Ceilings(read_bytes_per_s=20e9, matmul_flops_per_s=100e9)
+    best = Roofline(weights=100_000_000, kv_bytes=0, machine=machine)
+    assert best.step_s(1) == 0.01  # 200 MB at 20 GB/s
+    assert best.step_s(4) == best.step_s(1)
+    assert best.step_s(10) == 0.02  # 2 GFLOP at 100 GFLOP/s
+    assert best.tokens_per_s(10) == best.tokens_per_s(20) == 500
+    assert Roofline(100_000_000, 20_000_000, machine).step_s(1) == 0.011

@@ -49,7 +49,7 @@ class Roofline:
         return batch / self.step_s(batch)
 
 
-def roofline(model: str, machine: Ceilings) -> Roofline:
+def roofline(model: str, machine: Ceilings, kv_bytes_per_token: int) -> Roofline:
     gguf = read_gguf(resolve(model))
     architecture = read_architecture(gguf)
     matrices = [entry for entry in gguf.tensors.values() if len(entry.shape) == 2]
@@ -57,14 +57,14 @@ def roofline(model: str, machine: Ceilings) -> Roofline:
     if not architecture.tied:  # of the embedding, a step reads a row
         weights -= prod(gguf.tensors["token_embd.weight"].shape)
     context = PROMPT_TOKENS + OUTPUT_TOKENS // 2
-    return Roofline(weights, context * architecture.kv_bytes_per_token(4), machine)
+    return Roofline(weights, context * kv_bytes_per_token, machine)
 
 
 def measure(setup: Setup) -> list[Result]:
     machine = ceilings(setup.threads)
-    best = roofline(setup.model, machine)
     rates: dict[int, list[float]] = {batch: [] for batch in BATCHES}
     with engine_server(setup, max_running=max(BATCHES)) as server:
+        best = roofline(setup.model, machine, server.replica.kv.bytes_per_token or 0)
         asyncio.run(_rates(server.client(), setup, rates))
     threads = f"{setup.threads} threads"
     return [

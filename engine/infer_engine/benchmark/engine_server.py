@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 
 from infer_engine.benchmark.client import Client
 from infer_engine.benchmark.errors import BenchError
 from infer_engine.benchmark.processes import POLL_S, ServerProcess, free_port
 from infer_engine.benchmark.setup import Setup
+from infer_engine.protocol import Replica, Status
 
 #: The first start may fetch the model.
 READY_TIMEOUT_S = 300.0
@@ -28,8 +30,8 @@ class EngineServer:
     base_url: str
     control_url: str
     model: str
-    #: Of the weights, as the replica tells it.
-    dtype: str
+    #: The first one, as the control API tells it.
+    replica: Replica
     #: From starting the process to all replicas being ready.
     start_s: float
 
@@ -58,7 +60,7 @@ def engine_server(setup: Setup, *, replicas: int = 1, **replica: Any) -> Generat
             process.wait_until_ok(f"{base_url}/readyz", READY_TIMEOUT_S)
             start_s = _wait_for_all(process, base_url)
             yield EngineServer(
-                process, base_url, control_url, _model_name(base_url), _dtype(control_url), start_s
+                process, base_url, control_url, _model_name(base_url), _replica(control_url), start_s
             )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -76,11 +78,11 @@ def _wait_for_all(process: ServerProcess, base_url: str) -> float:
             time.sleep(POLL_S)
 
 
-def _dtype(control_url: str) -> str:
+def _replica(control_url: str) -> Replica:
     transport = httpx2.HTTPTransport(uds=control_url.removeprefix("unix://"))
     with httpx2.Client(transport=transport, base_url="http://localhost", timeout=10.0) as client:
-        replicas = client.get("/control/v1/state").json()["replicas"]
-    return str(replicas[0].get("dtype") or "unknown")
+        status = msgspec.json.decode(client.get("/control/v1/state").content, type=Status)
+    return status.replicas[0]
 
 
 def _model_name(base_url: str) -> str:

@@ -25,7 +25,7 @@ LOAD_TIMEOUT_S = 600.0
 def measure(setup: Setup) -> list[Result]:
     with engine_server(setup) as server:
         results = asyncio.run(measure_client(server.client(), setup, "infer-console"))
-        note = f"{server.dtype} weights, {setup.threads} threads, one replica, over HTTP"
+        note = f"{server.replica.dtype} weights, {setup.threads} threads, one replica, over HTTP"
     return [msgspec.structs.replace(results[0], note=note), *results[1:]]
 
 
