@@ -83,6 +83,8 @@ def main() -> int:
     if options.list:
         print(listing(EVERY))
         return 0
+    if options.shrink > 1 and not (options.out and options.no_docs):
+        parser.error("--shrink tests function, its figures mean nothing: it needs --out and --no-docs")
     machine = {**describe(), "peers": _peer_versions()}
     out = options.out or ROOT / "bench" / "results" / file_name(machine)
     try:

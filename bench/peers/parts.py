@@ -152,5 +152,5 @@ PEERS: tuple[Part, ...] = (
     Part("transformers_static", "transformers' generate, one batch in lockstep", 360, static),
     Part("transformers_continuous", "transformers' continuous batching", 330, continuous),
     Part("vllm", "vLLM's CPU server, compiled", 380, vllm),
-    Part("llamacpp", "llama.cpp's server on the same GGUF", 150, llamacpp),
+    Part("llamacpp", "llama.cpp's server on the same GGUF", 200, llamacpp),
 )

@@ -30,10 +30,10 @@ class Part:
 PARTS: tuple[Part, ...] = (
     Part("workload", "16 streaming clients over HTTP, and one request alone", 75, served.measure),
     Part("batching", "decode at batch 1 to 32 beside the roofline", 150, batching.measure),
-    Part("scheduler", "planning and telling of a step, without a model", 20, step_time.measure),
-    Part("chunked", "a long prompt beside decoding streams, in chunks and whole", 160, long_prompt.measure),
+    Part("scheduler", "planning and telling of a step, without a model", 30, step_time.measure),
+    Part("chunked", "a long prompt beside decoding streams, in chunks and whole", 110, long_prompt.measure),
     Part("prefix_hit", "a shared prefix, cold and cached", 35, prefix_hit.measure),
     Part("stragglers", "continuous and static batching", 130, stragglers.measure),
     Part("start", "two replicas ready, second start", 40, start.measure),
-    Part("consoles", "four consoles attached and none", 280, consoles.measure),
+    Part("consoles", "four consoles attached and none", 210, consoles.measure),
 )
