@@ -89,7 +89,7 @@ async def test_a_real_server_is_measured() -> None:
     with serving(replica={"kv_blocks": 512}) as server:
         with server.gateway() as gateway:
             model = gateway.get("/v1/models").json()["data"][0]["id"]
-        setup = Setup(repeats=2, shrink=8, vocabulary=256, say=said.append)
+        setup = Setup(repeats=2, shrink=16, vocabulary=256, say=said.append)
         results = await measure_client(Client(server.gateway_url, model), setup, "ours")
         by_name = {each.measure: each for each in results}
         assert len(by_name[USEFUL].samples) == len(by_name[ALONE].samples) == 2
