@@ -1,7 +1,8 @@
 """Microseconds that the core takes per step, by batch size and queue length, with a runner that does nothing.
 
 ``python bench/scheduler.py`` prints one JSON document: ``step`` (plan and commit), and what a look costs
-(``rows``, ``blocks``, ``reasons``). Medians over steps of several rounds.
+(``rows``, ``blocks``, ``reasons``). Medians over steps of several rounds. What the whole step loop takes,
+telling included, is part ``scheduler`` of ``infer-console bench engine``.
 """
 
 import argparse
@@ -14,60 +15,29 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
-from infer_engine.core.blocks import BlockPool
-from infer_engine.core.limits import Limits
+from infer_engine.benchmark.step_time import BLOCKS, NoRunner, loaded, request
 from infer_engine.core.observe import block_runs, rows
-from infer_engine.core.plan import Plan
-from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
 
-BLOCKS = 31_000
 RUNNING = (16, 64, 256)
 WAITING = (100, 10_000)
 #: Rows an observation carries of the queue.
 SHOWN_WAITING = 200
 
 
-def loaded(running: int, waiting: int) -> Scheduler:
-    """A scheduler with ``running`` sequences decoding and ``waiting`` requests queued behind a full batch, a
-    third of which end and are replaced every so often."""
-    limits = Limits(
-        admit_limit=BLOCKS, batch_limit=BLOCKS, max_running=running, token_budget=8192, max_waiting=1_000_000
-    )
-    scheduler = Scheduler(BlockPool(BLOCKS, 16), limits, context_length=100_000)
-    for index in range(running + waiting):
-        add(scheduler, index)
-    for _ in range(40):
-        plan = scheduler.step(0.0)
-        scheduler.commit(tokens_of(plan), 0.0)
-    return scheduler
-
-
-def add(scheduler: Scheduler, index: int) -> None:
-    prompt = list(range(100 + index * 37 % 900))
-    request = Request(
-        id=f"r{index}", prompt=prompt, max_tokens=100 + index * 53 % 400, arrival_s=float(index)
-    )
-    scheduler.add(request, 0.0)
-
-
-def tokens_of(plan: Plan) -> dict[str, int]:
-    return {chunk.request.id: 7 for chunk in plan.chunks if chunk.samples}
-
-
 def step_us(running: int, waiting: int, steps: int) -> float:
     """Median of one plan and its commit; the queue is kept at its length."""
     scheduler = loaded(running, waiting)
-    serial = running + waiting
+    runner, serial = NoRunner(), running + waiting
     taken: list[float] = []
     for _ in range(steps):
         while len(scheduler.waiting) < waiting:
-            add(scheduler, serial)
+            scheduler.add(request(serial), 0.0)
             serial += 1
         began = perf_counter_ns()
         plan = scheduler.step(0.0)
         planned = perf_counter_ns()
-        tokens = tokens_of(plan)
+        tokens = runner.execute(plan)
         executed = perf_counter_ns()
         scheduler.commit(tokens, 0.0)
         taken.append((perf_counter_ns() - executed + planned - began) / 1000)

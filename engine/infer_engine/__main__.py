@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+from infer_engine.benchmark.options import add_options
 from infer_engine.model.errors import ModelError
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, SettingsError, validate
 from infer_engine.telemetry.logs import configure_logging
@@ -29,6 +30,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.verb == "serve":
             return _serve(options.settings, options.lifeline)
+        if options.verb == "bench":
+            from infer_engine.benchmark.run import run
+
+            return run(options)
         return _fetch(options.model, prepare=not options.file_only, lifeline=options.lifeline)
     except KeyboardInterrupt:
         return 130
@@ -50,6 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument(
         "--file-only", action="store_true", help="leave preparing the weights to the first start"
     )
+    bench = verbs.add_parser("bench", help="measure what the engine reaches on this machine")
+    add_options(bench)
     return parser
 
 

@@ -1,6 +1,6 @@
 """All verbs, in the order in which the help lists them."""
 
-from infer_console.cli import act, headroom, look, serve, traffic, wait
+from infer_console.cli import act, bench, headroom, look, serve, traffic, wait
 from infer_console.cli.verb import Verb
 
 VERBS: tuple[Verb, ...] = (
@@ -10,4 +10,5 @@ VERBS: tuple[Verb, ...] = (
     *act.VERBS,
     *headroom.VERBS,
     *traffic.VERBS,
+    *bench.VERBS,
 )
