@@ -53,6 +53,13 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         int,
         Meta(ge=0, le=10_000, description="how often smaller requests may pass a blocked head of the queue"),
     ] = 8
+    long_prefill_tokens: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="a prompt with more tokens to compute is long; unset: four times the token budget"),
+    ] = None
+    max_long_prefills: Annotated[
+        int, Meta(ge=1, le=4096, description="most long prompts that prefill at once")
+    ] = 1
     prefix_cache: Annotated[
         bool, Meta(description="keep the KV of finished requests for others that begin with the same tokens")
     ] = True

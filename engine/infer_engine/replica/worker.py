@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 STDIN = 0
 #: Progress reports are sent this far apart, whatever a loader calls with.
 PROGRESS_PERIOD_S = 0.1
+#: A prompt that takes more whole steps than these is long where nobody said what is.
+LONG_IN_STEPS = 4
 
 
 class Stopped(SystemExit):
@@ -84,6 +86,7 @@ class Worker:
                     batch_limit=limits.batch_limit,
                     max_running=limits.max_running,
                     token_budget=limits.token_budget,
+                    limits=limits.by_name(),
                 )
             )
             self._loop = loop
@@ -130,15 +133,21 @@ class Worker:
 def starting_limits(settings: ReplicaSettings, info: RunnerInfo) -> Limits:
     """The limits that the settings ask for, in blocks of the pool there is. LimitsError when they do not go
     together."""
+    budget = settings.starting_token_budget(info.device)
     return Limits.from_ratios(
         info.kv_blocks,
         admit_ratio=settings.admit_limit_ratio,
         batch_ratio=settings.batch_limit_ratio,
         max_running=settings.max_running,
-        token_budget=settings.starting_token_budget(info.device),
+        token_budget=budget,
         max_waiting=settings.max_waiting,
         max_passes=settings.max_passes,
-    ).changed(max_waiting_tokens=settings.max_waiting_tokens, age_steps=settings.age_steps)
+    ).changed(
+        max_waiting_tokens=settings.max_waiting_tokens,
+        age_steps=settings.age_steps,
+        long_prefill_tokens=settings.long_prefill_tokens or LONG_IN_STEPS * budget,
+        max_long_prefills=settings.max_long_prefills,
+    )
 
 
 def host_pool(settings: ReplicaSettings, info: RunnerInfo) -> HostPool:
