@@ -368,6 +368,85 @@ MUTANTS = [
     ),
     Mutant("queue without bound in tokens", "refusal", "tokens > limits.max_waiting_tokens", "False"),
     Mutant("tokens of who left the queue", "queues", "self.tokens -= request.total_tokens", "pass"),
+    # Tenants, long prompts
+    Mutant("in the order of arrival alone", "line", "request.account.served += tokens", "pass"),
+    Mutant("what is generated is free", "scheduler", "request.account.served += 1", "pass"),
+    Mutant("prompts found in the cache are charged", "queues", "- request.computed_tokens, in", ", in"),
+    Mutant(
+        "the preempted pay twice", "queues", "if request.preemptions == 0 and not request.output:", "if True:"
+    ),
+    Mutant("absence is credit", "line", "if self._fair and not account.waiting:", "if False:"),
+    Mutant("who passes moves the line", "admission", "in_turn=request not in round_.passed", "in_turn=True"),
+    Mutant(
+        "ranks that hold no more decide",
+        "line",
+        "elif (now := stream.rank()) > rank:",
+        "elif (now := rank) > rank:",
+    ),
+    Mutant("no turns within a step", "line", "= rank[0] + request.total_tokens", "= rank[0]"),
+    Mutant(
+        "a new first of a tenant is not seen",
+        "line",
+        "            return True\n        later",
+        "            return False\n        later",
+    ),
+    Mutant("a tenant's share ignored", "barriers", "if share is None:", "if True:"),
+    Mutant("a tenant alone waits for ever", "barriers", "if not tables or sum", "if tables and sum"),
+    Mutant(
+        "shared blocks count twice",
+        "barriers",
+        "if len(set(hit.blocks).union(*tables)) + fresh <= blocks:",
+        "if False:",
+    ),
+    Mutant(
+        "the barred hold up others",
+        "admission",
+        "head is None and not barriers.passes_over(request):",
+        "head is None:",
+    ),
+    Mutant(
+        "a tenant's smaller requests pass its first", "barriers", "self.tenants.add(request.tenant)", "pass"
+    ),
+    Mutant(
+        "one long prompt too many",
+        "barriers",
+        "if prefills.total() < self._limits",
+        "if prefills.total() <= self._limits",
+    ),
+    Mutant(
+        "long prompts of a tenant unbounded",
+        "barriers",
+        "if most is not None and",
+        "if False and most is not None and",
+    ),
+    Mutant(
+        "those admitted in the step do not count", "barriers", "        self._running.append(request)\n", ""
+    ),
+    Mutant(
+        "the cached are long",
+        "admission",
+        "return request.total_tokens - max(known, request.host_tokens)",
+        "return request.total_tokens",
+    ),
+    Mutant(
+        "long for ever", "barriers", "if other.long_prefill and other.is_prefilling", "if other.long_prefill"
+    ),
+    Mutant(
+        "long by the threshold of before",
+        "queues",
+        "if self.may_be_long(request) != stream.long:",
+        "if False:",
+    ),
+    Mutant("what short prompts leave is lost", "scheduler", "batch_plan.top_up(spare)", "pass"),
+    Mutant(
+        "topped up past the prompt", "batch_plan", "more = min(missing - chunk.count, spare)", "more = spare"
+    ),
+    Mutant(
+        "the wrong rows",
+        "admission",
+        "self._waiting.order(tier, self._barriers, everybody=True)",
+        "self._waiting.order(tier)",
+    ),
     # Deadlines
     Mutant("deadlines ignored", "scheduler", "in self._deadlines.take_passed(now_s)", "in []"),
     Mutant("ended before the deadline", "deadlines", "[0][0] <= now_s", "[0][0] <= now_s + 1"),

@@ -31,7 +31,7 @@ class BatchPlan:
 
     def fill(self, waiting: WaitingQueue) -> None:
         """Give every decoding sequence its token and the prefills, in batch order, the rest. Where short
-        prompts prefill or wait, long ones get half of it together."""
+        prompts prefill, or requests wait, long ones get half of it together (see ``top_up``)."""
         running = list(self._batch.running.values())
         prefilling = [request for request in running if request.is_prefilling]
         self.spare -= len(running) - len(prefilling)
@@ -42,7 +42,7 @@ class BatchPlan:
                 continue  # preempted for an earlier one
             missing = request.total_tokens - request.computed_tokens
             count = 1 if missing == 1 else min(missing, self.spare)
-            halved = missing > 1 and request.long_prefill and (shorts_run or waiting.has_short(request.lane))
+            halved = missing > 1 and request.long_prefill and (shorts_run or waiting.has_any(request.lane))
             if halved:
                 count = min(count, for_long)
             if count < 1:
@@ -57,7 +57,7 @@ class BatchPlan:
                     self.cut.append(chunk)
 
     def top_up(self, spare: int) -> None:
-        """Give long prompts back what no short one took of the step's budget. Their blocks are there since
+        """Give long prompts back what nobody else took of the step's budget. Their blocks are there since
         they were admitted."""
         for chunk in self.cut:
             if self.chunks.get(chunk.request.id) is not chunk:

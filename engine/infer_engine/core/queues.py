@@ -65,7 +65,6 @@ class WaitingQueue:
         self.sizes: Counter[tuple[Tier, str, bool]] = Counter()
         #: Those of the batch tier in the order in which they were pushed.
         self._batch_by_age: OrderedDict[Request, None] = OrderedDict()
-        self._short: Counter[Tier] = Counter()
         self._long_tokens = 0
 
     def __len__(self) -> int:
@@ -79,6 +78,10 @@ class WaitingQueue:
 
     def count(self, tier: Tier) -> int:
         return len(self._lanes[tier])
+
+    def has_any(self, tier: Tier) -> bool:
+        """Whether somebody waits in that tier or one before it."""
+        return self.count("interactive") > 0 or (tier == "batch" and self.count("batch") > 0)
 
     @property
     def long_tokens(self) -> int:
@@ -98,10 +101,6 @@ class WaitingQueue:
 
     def may_be_long(self, request: Request) -> bool:
         return request.total_tokens - request.host_tokens > self._long_tokens
-
-    def has_short(self, tier: Tier) -> bool:
-        """Whether short prompts wait in that tier, or in a tier before it."""
-        return self._short["interactive"] > 0 or (tier == "batch" and self._short["batch"] > 0)
 
     def is_queued_as_long(self, request: Request) -> bool:
         return self._streams[request].long
@@ -134,7 +133,6 @@ class WaitingQueue:
         long = self.may_be_long(request)
         self._streams[request] = line.add(request, place, long=long)
         self.sizes[request.lane, request.tenant, long] += 1
-        self._short[request.lane] += not long
         self.tokens += request.total_tokens
 
     def remove(self, request: Request) -> None:
@@ -148,7 +146,6 @@ class WaitingQueue:
         self.tokens -= request.total_tokens
         key = request.lane, request.tenant, stream.long
         self.sizes[key] -= 1
-        self._short[request.lane] -= not stream.long
         if not self.sizes[key]:
             del self.sizes[key]
 
