@@ -159,3 +159,34 @@ def test_the_next_is_found_without_looking_at_those_behind_it(waiting: int) -> N
     order = line.order(Counting())
     assert [next(order).id for _ in range(3)] == ["q0", "q1", "q2"]
     assert len(asked) == 3
+
+
+def test_who_passes_does_not_move_the_line_for_newcomers(core: Core) -> None:
+    rig = Rig(core, blocks=12)
+    rig.add("runs", prompt=20, max_tokens=30, tenant="x")
+    rig.step()
+    rig.add("head", prompt=28, tenant="a")
+    rig.add("passes", max_tokens=30, tenant="c").account.served = 50
+    rig.add("waits", prompt=28, tenant="d").account.served = 20
+    assert admitted(rig.step()) == ["passes"]
+    rig.add("newcomer", prompt=20, tenant="b")
+    assert rig.waiting == ["head", "newcomer", "waits"]
+
+
+def test_the_rows_go_on_behind_the_barred_as_without_them(core: Core) -> None:
+    rig = Rig(core, blocks=128, max_running=2, token_budget=16)
+    rig.scheduler.set_limits(long_prefill_tokens=20)
+    rig.add("runs", prompt=200, tenant="x")
+    rig.step()
+    rig.add("long", prompt=40, tenant="a")
+    for index in range(3):
+        rig.add(f"b{index}", max_tokens=1, tenant="b")
+        rig.add(f"a{index}", max_tokens=1, tenant="a")
+    rig.step()
+    assert rig.reason("long") == ("long_prefill", None)
+    order: list[str] = []
+    while len(order) < 5:
+        shown = [row.id for row in rows(rig.scheduler) if row.state == "waiting"]
+        assert shown[0] == "long"
+        order += admitted(rig.step())
+        assert order[-1] == shown[1]
