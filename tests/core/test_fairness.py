@@ -190,3 +190,23 @@ def test_the_rows_go_on_behind_the_barred_as_without_them(core: Core) -> None:
         assert shown[0] == "long"
         order += admitted(rig.step())
         assert order[-1] == shown[1]
+
+
+def test_a_barred_tenant_alone_in_its_line_is_not_gone_through() -> None:
+    line = Line(fair=True)
+    for index in range(500):
+        add(line, f"q{index}", "a", arrival_s=float(index))
+    asked = 0
+
+    class Barring:
+        def bars(self, tenant: str, *, long: bool) -> bool:
+            nonlocal asked
+            asked += 1
+            return True
+
+        def passes_over(self, request: Request) -> bool:
+            return True
+
+    assert list(line.order(Barring())) == []
+    assert asked == 1
+    assert len(list(line.order(Barring(), everybody=True))) == 500

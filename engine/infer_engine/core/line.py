@@ -134,6 +134,14 @@ class Line:
         """Who is next, and who then if that one is admitted, and so on. The barrier is asked anew each time;
         who is barred is left out, or (``everybody``) told and not charged. The line must not change
         meanwhile."""
+        if len(self._streams) == 1:
+            # Turns need two.
+            for stream in self._streams.values():
+                for request in stream.requests:
+                    if barrier is not None and not everybody and barrier.bars(stream.tenant, long=stream.long):
+                        return
+                    yield request
+            return
         heaps = self._heaps
         for heap in heaps:
             self._refresh(heap)

@@ -96,8 +96,11 @@ class WaitingQueue:
         for request, stream in list(self._streams.items()):
             if self.may_be_long(request) != stream.long:
                 place = stream.requests[request]
+                # Its tenant is not absent meanwhile.
+                stream.account.waiting += 1
                 self._leave(request)
                 self._enter(request, stream.line, place)
+                stream.account.waiting -= 1
 
     def may_be_long(self, request: Request) -> bool:
         return request.total_tokens - request.host_tokens > self._long_tokens
