@@ -413,7 +413,7 @@ MUTANTS = [
         "request.deadline_s, self._serial",
         "request.deadline_s + 1, self._serial",
     ),
-    Mutant("no turns within a step", "line", "= rank[0] + request.total_tokens", "= rank[0]"),
+    Mutant("no turns within a step", "line", "account.served) + tokens", "account.served)"),
     Mutant(
         "a new first of a tenant is not seen",
         "line",

@@ -136,60 +136,27 @@ class Line:
         meanwhile."""
         if len(self._streams) == 1:
             # Turns need two.
-            for stream in self._streams.values():
-                for request in stream.requests:
-                    if barrier is not None and not everybody and barrier.bars(stream.tenant, long=stream.long):
-                        return
-                    yield request
+            (stream,) = self._streams.values()
+            for request in stream.requests:
+                if barrier is not None and not everybody and barrier.bars(stream.tenant, long=stream.long):
+                    return
+                yield request
             return
-        heaps = self._heaps
-        for heap in heaps:
+        for heap in self._heaps:
             self._refresh(heap)
-        numbers = count()
-        served: dict[Account, int] = {}
-        seen: set[Stream] = set()
-        # What may be next: a node of a heap, whose rank bounds those below it, or the next of a stream.
-        ahead: list[tuple[Rank, int, int, int, Stream | None, Iterator[Request] | None]] = [
-            (heap[0][0], next(numbers), number, 0, None, None) for number, heap in enumerate(heaps) if heap
-        ]
-        heapify(ahead)
-        following: dict[Stream, Request] = {}
+        yield from self._in_turn(_Ahead(self._heaps), barrier, everybody)
 
-        def put(stream: Stream, rest: Iterator[Request]) -> None:
-            request = following[stream]
-            charged = served.get(stream.account, stream.account.served)
-            rank = (charged, *stream.requests[request])
-            heappush(ahead, (rank, next(numbers), 0, 0, stream, rest))
-
-        while ahead:
-            rank, _, number, index, stream, rest = heappop(ahead)
-            if stream is None or rest is None:
-                heap = heaps[number]
-                for child in (2 * index + 1, 2 * index + 2):
-                    if child < len(heap):
-                        heappush(ahead, (heap[child][0], next(numbers), number, child, None, None))
-                stream = heap[index][2]
-                if stream in seen or not stream.requests:
-                    continue
-                seen.add(stream)
-                rest = iter(stream.requests)
-                following[stream] = next(rest)
-                put(stream, rest)
-                continue
+    def _in_turn(self, ahead: "_Ahead", barrier: Barrier | None, everybody: bool) -> Iterator[Request]:
+        while (cursor := ahead.next()) is not None:
+            stream = cursor.stream
             barred = barrier is not None and barrier.bars(stream.tenant, long=stream.long)
             if barred and not everybody:
                 continue
-            if served.get(stream.account, stream.account.served) > rank[0]:
-                put(stream, rest)  # its account was charged for another stream meanwhile
-                continue
-            request = following[stream]
+            request = cursor.request
             yield request
             if self._fair and not (barred or (barrier is not None and barrier.passes_over(request))):
-                served[stream.account] = rank[0] + request.total_tokens
-            after = next(rest, None)
-            if after is not None:
-                following[stream] = after
-                put(stream, rest)
+                ahead.charge(stream.account, request.total_tokens)
+            ahead.put_next(cursor)
 
     def _refresh(self, heap: list[tuple[Rank, int, Stream]]) -> None:
         """Let the rank at the top be what it is now."""
@@ -209,3 +176,70 @@ class Line:
         idle = [(account.served, tenant) for tenant, account in self._accounts.items() if not account.waiting]
         for _, tenant in sorted(idle)[:-MOST_IDLE]:
             del self._accounts[tenant]
+
+
+class _Cursor:
+    """How far a stream has been gone through."""
+
+    __slots__ = ("request", "rest", "stream")
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.rest = iter(stream.requests)
+        self.request = next(self.rest)
+
+
+class _Ahead:
+    """Goes through heaps of streams in order without changing them, as far as it is asked to."""
+
+    def __init__(self, heaps: tuple[list[tuple[Rank, int, Stream]], ...]) -> None:
+        self._heaps = heaps
+        self._numbers = count()
+        self._served: dict[Account, int] = {}
+        self._seen: set[Stream] = set()
+        #: What may be next: a node of a heap (which heap, and where), whose rank is not above those below it,
+        #: or a cursor.
+        self._open: list[tuple[Rank, int, _Cursor | tuple[int, int]]] = []
+        for number, heap in enumerate(heaps):
+            if heap:
+                self._put(heap[0][0], (number, 0))
+
+    def charge(self, account: Account, tokens: int) -> None:
+        self._served[account] = self._served.get(account, account.served) + tokens
+
+    def put_next(self, cursor: _Cursor) -> None:
+        """The one after ``cursor.request``, if there is one."""
+        request = next(cursor.rest, None)
+        if request is not None:
+            cursor.request = request
+            self._put(self._rank(cursor), cursor)
+
+    def next(self) -> _Cursor | None:
+        """Where the next request stands, by what was charged so far."""
+        while self._open:
+            rank, _, what = heappop(self._open)
+            if isinstance(what, tuple):
+                self._expand(*what)
+            elif (now := self._rank(what)) > rank:
+                self._put(now, what)  # its account was charged for another stream meanwhile
+            else:
+                return what
+        return None
+
+    def _expand(self, number: int, index: int) -> None:
+        heap = self._heaps[number]
+        for child in (2 * index + 1, 2 * index + 2):
+            if child < len(heap):
+                self._put(heap[child][0], (number, child))
+        stream = heap[index][2]
+        if stream.requests and stream not in self._seen:
+            self._seen.add(stream)
+            cursor = _Cursor(stream)
+            self._put(self._rank(cursor), cursor)
+
+    def _rank(self, cursor: _Cursor) -> Rank:
+        account = cursor.stream.account
+        return (self._served.get(account, account.served), *cursor.stream.requests[cursor.request])
+
+    def _put(self, rank: Rank, what: _Cursor | tuple[int, int]) -> None:
+        heappush(self._open, (rank, next(self._numbers), what))
