@@ -209,4 +209,4 @@ def test_a_barred_tenant_alone_in_its_line_is_not_gone_through() -> None:
 
     assert list(line.order(Barring())) == []
     assert asked == 1
-    assert len(list(line.order(Barring(), everybody=True))) == 500
+    assert len(list(line.order())) == 500

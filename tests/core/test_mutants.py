@@ -481,7 +481,7 @@ MUTANTS = [
     Mutant(
         "the wrong rows",
         "admission",
-        "self._waiting.order(tier, self._barriers, everybody=True)",
+        "self._waiting.order(tier, _Seen(self))",
         "self._waiting.order(tier)",
         rows_in_turn,
     ),

@@ -275,9 +275,7 @@ class AdmissionControl:
     def in_order(self) -> Iterator[Request]:
         """All who wait, in the order in which the next step looks at them if nothing changes; the barred
         stand in it, and it goes on behind them as without them."""
-        return chain.from_iterable(
-            self._waiting.order(tier, self._barriers, everybody=True) for tier in TIERS
-        )
+        return chain.from_iterable(self._waiting.order(tier, _Seen(self)) for tier in TIERS)
 
     def _reason_of_others(self, tier: Tier) -> tuple[WaitingReason, str | None]:
         """The reason of everyone in ``tier`` at whom the last round did not look."""
@@ -295,6 +293,19 @@ class AdmissionControl:
     def _waits_head(self, tier: Tier) -> Request | None:
         head = self._heads.get(tier)
         return head if head is not None and head in self._waiting else None
+
+
+class _Seen:
+    """What operators are shown: everybody, in the order in which those go on who are not kept out."""
+
+    def __init__(self, admission: AdmissionControl) -> None:
+        self._admission = admission
+
+    def bars(self, tenant: str, *, long: bool) -> bool:
+        return False
+
+    def passes_over(self, request: Request) -> bool:
+        return self._admission.reason(request)[0] in ("tenant", "long_prefill")
 
 
 class Round:

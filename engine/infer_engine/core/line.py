@@ -130,31 +130,29 @@ class Line:
             self._reached = max(self._reached, request.account.served)
         request.account.served += tokens
 
-    def order(self, barrier: Barrier | None = None, *, everybody: bool = False) -> Iterator[Request]:
-        """Who is next, and who then if that one is admitted, and so on. The barrier is asked anew each time;
-        who is barred is left out, or (``everybody``) told and not charged. The line must not change
-        meanwhile."""
+    def order(self, barrier: Barrier | None = None) -> Iterator[Request]:
+        """Who is next, and who then if that one is admitted, and so on. The barrier is asked anew each time:
+        who is barred is left out, who is passed over is not charged. The line must not change meanwhile."""
         if len(self._streams) == 1:
             # Turns need two.
             (stream,) = self._streams.values()
             for request in stream.requests:
-                if barrier is not None and not everybody and barrier.bars(stream.tenant, long=stream.long):
+                if barrier is not None and barrier.bars(stream.tenant, long=stream.long):
                     return
                 yield request
             return
         for heap in self._heaps:
             self._refresh(heap)
-        yield from self._in_turn(_Ahead(self._heaps), barrier, everybody)
+        yield from self._in_turn(_Ahead(self._heaps), barrier)
 
-    def _in_turn(self, ahead: "_Ahead", barrier: Barrier | None, everybody: bool) -> Iterator[Request]:
+    def _in_turn(self, ahead: "_Ahead", barrier: Barrier | None) -> Iterator[Request]:
         while (cursor := ahead.next()) is not None:
             stream = cursor.stream
-            barred = barrier is not None and barrier.bars(stream.tenant, long=stream.long)
-            if barred and not everybody:
+            if barrier is not None and barrier.bars(stream.tenant, long=stream.long):
                 continue
             request = cursor.request
             yield request
-            if self._fair and not (barred or (barrier is not None and barrier.passes_over(request))):
+            if self._fair and not (barrier is not None and barrier.passes_over(request)):
                 ahead.charge(stream.account, request.total_tokens)
             ahead.put_next(cursor)
 

@@ -162,13 +162,9 @@ class WaitingQueue:
     def first(self, tier: Tier) -> Request | None:
         return next(self.order(tier), None)
 
-    def order(
-        self, tier: Tier, barrier: Barrier | None = None, *, everybody: bool = False
-    ) -> Iterator[Request]:
+    def order(self, tier: Tier, barrier: Barrier | None = None) -> Iterator[Request]:
         """See ``Line.order``."""
-        return chain.from_iterable(
-            line.order(barrier, everybody=everybody) for line in self._lanes[tier].lines()
-        )
+        return chain.from_iterable(line.order(barrier) for line in self._lanes[tier].lines())
 
     def oldest_batch(self) -> Request | None:
         """The request of the batch tier that was pushed first."""
