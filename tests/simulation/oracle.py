@@ -354,7 +354,8 @@ class Oracle:
             "headroom": needs <= pool.available and bool(scheduler.running) and pool.used + needs > mark,
             "slots": len(scheduler.running) >= limits.max_running,
             "token_budget": left == 0,
-            "behind": behind in ahead,
+            # Whoever was first then; what was found cached may have moved others before it since.
+            "behind": behind is not None and scheduler.get(behind) in scheduler.waiting,
             "tier": request.lane == "batch"
             and (scheduler.waiting.count("interactive") > 0 or bool(plan.preempted)),
         }
