@@ -12,17 +12,34 @@ import platform
 import statistics
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
 
 from infer_engine.benchmark.step_time import BLOCKS, NoRunner, loaded, request
 from infer_engine.core.observe import block_runs, rows
 from infer_engine.core.scheduler import Scheduler
+from infer_engine.protocol import TenantLimits
 
 RUNNING = (16, 64, 256)
 WAITING = (100, 10_000)
 #: Rows an observation carries of the queue.
 SHOWN_WAITING = 200
+
+
+def blocked(running: int, waiting: int, tenants: int) -> Scheduler:
+    """The same with room in the batch and none in the pool: every step looks at as many as it ever does, of
+    ``tenants`` that take turns, a third of the prompts being long."""
+    scheduler = loaded(running, 0)
+    scheduler.set_limits(
+        admit_limit=1,
+        max_running=running + 100,
+        long_prefill_tokens=700,
+        tenant_default=TenantLimits(kv_share=0.9),
+    )
+    for index in range(running, running + waiting):
+        scheduler.add(replace(request(index), tenant=f"tenant{index % tenants}"), 0.0)
+    return scheduler
 
 
 def step_us(running: int, waiting: int, steps: int) -> float:
@@ -34,6 +51,21 @@ def step_us(running: int, waiting: int, steps: int) -> float:
         while len(scheduler.waiting) < waiting:
             scheduler.add(request(serial), 0.0)
             serial += 1
+        began = perf_counter_ns()
+        plan = scheduler.step(0.0)
+        planned = perf_counter_ns()
+        tokens = runner.execute(plan)
+        executed = perf_counter_ns()
+        scheduler.commit(tokens, 0.0)
+        taken.append((perf_counter_ns() - executed + planned - began) / 1000)
+    return statistics.median(taken)
+
+
+def blocked_step_us(running: int, waiting: int, tenants: int, steps: int) -> float:
+    """Median of a step that admits nobody."""
+    scheduler, runner = blocked(running, waiting, tenants), NoRunner()
+    taken: list[float] = []
+    for _ in range(steps):
         began = perf_counter_ns()
         plan = scheduler.step(0.0)
         planned = perf_counter_ns()
@@ -88,6 +120,10 @@ def measure(steps: int, rounds: int) -> list[dict[str, Any]]:
             wanted = 1000.0 if running == 256 else None
             results.append(result(f"step, {running} running, {waiting} waiting", value, wanted))
     few, many = WAITING
+    for tenants in (1, 1000):
+        value = blocked_step_us(256, many, tenants, min(steps, 90))
+        name = f"step, 256 running, {many} waiting of {tenants} tenants for want of room"
+        results.append(result(name, value, 1000.0))
     results.append(growth("step growth, 100 to 10000 waiting at 256", step[256, many] / step[256, few], 1.2))
     results.append(growth("step growth, 16 to 256 running", step[256, few] / step[16, few], 16.0))
     scheduler = loaded(256, 10_000)

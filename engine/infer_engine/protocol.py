@@ -25,7 +25,16 @@ PreemptMode = Literal["swap", "recompute"]
 PreemptChoice = Literal["auto", "swap", "recompute"]
 #: Why a request waits. ``behind`` names the request it waits behind in its own field.
 WaitingReason = Literal[
-    "kv", "headroom", "token_budget", "slots", "tier", "tenant", "draining", "loading", "behind"
+    "kv",
+    "headroom",
+    "token_budget",
+    "slots",
+    "tier",
+    "tenant",
+    "long_prefill",
+    "draining",
+    "loading",
+    "behind",
 ]
 EventKind = Literal[
     "admit", "finish", "preempt", "cache_evict", "move", "reject", "replica", "operation", "traffic"
@@ -234,6 +243,21 @@ class Status(Struct, frozen=True, kw_only=True):
 class Requests(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
     requests: list[RequestRow]
+
+
+class TenantLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one tenant may use; None is no limit."""
+
+    #: Requests taken per minute; more are refused at the door.
+    requests_per_minute: int | None = None
+    #: Tokens of the longest prompt that is taken.
+    prompt_tokens: int | None = None
+    #: Share (0 to 1) of each replica's KV pool, in blocks, up to which its requests are admitted.
+    kv_share: float | None = None
+    #: Long prompts that prefill at once on each replica.
+    long_prefills: int | None = None
+    #: The tier of all its requests, whatever they ask for.
+    tier: Tier | None = None
 
 
 # --- what happened: events and steps -----------------------------------------------------------------------

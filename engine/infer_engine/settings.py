@@ -55,6 +55,13 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         int,
         Meta(ge=0, le=10_000, description="how often smaller requests may pass a blocked head of the queue"),
     ] = 8
+    long_prefill_tokens: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="a prompt with more tokens to compute is long; unset: four times the token budget"),
+    ] = None
+    max_long_prefills: Annotated[
+        int, Meta(ge=1, le=4096, description="most long prompts that prefill at once")
+    ] = 1
     prefix_cache: Annotated[
         bool, Meta(description="keep the KV of finished requests for others that begin with the same tokens")
     ] = True
@@ -66,11 +73,13 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         PreemptChoice, Meta(description="how to preempt; auto: swap or recompute, the cheaper of the two")
     ] = "auto"
     recompute_tokens_per_s: Annotated[
-        float, Meta(gt=0, description="tokens that prefill computes per second, for that choice")
-    ] = 1000.0
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="tokens that prefill computes per second, for that choice; unset: measured"),
+    ] = None
     swap_bytes_per_s: Annotated[
-        float, Meta(gt=0, description="bytes moved to or from host memory per second, for that choice")
-    ] = 4e9
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="bytes moved to or from host memory per second, for that choice; unset: measured"),
+    ] = None
     device: Annotated[Device, Meta(description="auto takes CUDA where there is a GPU")] = "auto"
     dtype: Annotated[
         Dtype, Meta(description="auto: fp16 weights on CPU, bf16 or fp16 on CUDA; fp32: the reference path")

@@ -5,6 +5,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from infer_engine.protocol import ReplicaState
 from infer_engine.replica.messages import (
@@ -58,7 +59,7 @@ class ReplicaHandle:
         #: An operator closed its admission; it stays so over a restart.
         self.cordoned = False
         #: Limits an operator set, by name, to be set again after a restart.
-        self.wanted_limits: dict[str, int] = {}
+        self.wanted_limits: dict[str, Any] = {}
         self.wanted_view = Observe()
         self.info: RunnerInfo | None = None
         #: The limits with which its last life started.
@@ -198,8 +199,8 @@ class ReplicaHandle:
             if self.ready is not None:
                 self.tell(view)
 
-    async def set_limits(self, limits: dict[str, int], timeout_s: float) -> LimitsSet:
-        """Set limits by name between two of its steps. LimitsError when it refuses,
+    async def set_limits(self, limits: dict[str, Any], timeout_s: float) -> LimitsSet:
+        """Set limits (the fields of SetLimits) between two of its steps. LimitsError when it refuses,
         LimitsPendingError when it is lost or does not answer."""
         number = next(self._call_numbers)
         call: asyncio.Future[LimitsSet] = asyncio.get_running_loop().create_future()
