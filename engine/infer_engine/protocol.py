@@ -71,6 +71,9 @@ class Kv(Struct, frozen=True):
     admit_limit: int | None = None
     batch_limit: int | None = None
     bytes_per_token: int | None = None
+    #: Blocks in host memory for preempted sequences, and how many of them are in use.
+    host_total: int | None = None
+    host_used: int | None = None
 
 
 class StepMakeup(Struct, frozen=True):
@@ -107,6 +110,10 @@ class Replica(Struct, frozen=True, kw_only=True):
     load_progress: float | None = None
     #: Preemptions in the last minute.
     preemptions_per_min: float | None = None
+    #: Since the server's start; ``preemptions`` is their sum.
+    preemptions_by_mode: dict[PreemptMode, int] = {}
+    #: Its live limits by name; empty until it has loaded.
+    limits: dict[str, int] = {}
     invariant_violations: int | None = None
     simulated: bool = False
     device: str | None = None
@@ -260,6 +267,36 @@ class TenantLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tier: Tier | None = None
 
 
+class TenantStatus(Struct, frozen=True, kw_only=True):
+    """What a tenant may use and what it uses now. ``name`` is untrusted text."""
+
+    name: str
+    limits: TenantLimits
+    #: These limits are its own, not the default's.
+    own: bool
+    running: int
+    waiting: int
+    kv_blocks: int
+    requests_last_minute: int
+    #: Refused by its limits since the server's start.
+    refused: int
+
+
+class Tenants(Struct, frozen=True, kw_only=True):
+    """Tenants that have requests, had some lately, or have limits of their own."""
+
+    version: int = PROTOCOL_VERSION
+    default: TenantLimits
+    tenants: list[TenantStatus]
+
+
+class LiveLimits(Struct, frozen=True, kw_only=True):
+    """By replica, the limits that it lives by, by name; empty until it has loaded."""
+
+    version: int = PROTOCOL_VERSION
+    replicas: dict[str, dict[str, int]]
+
+
 # --- what happened: events and steps -----------------------------------------------------------------------
 
 
@@ -377,8 +414,31 @@ class StopInjection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     actor: str = ""
 
 
+class ChangeLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Change live limits of a replica, or of all, by name: all that are given or none, between two steps."""
+
+    limits: dict[str, int]
+    replica: str | None = None
+    revert_after_s: float | None = None
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class ChangeTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Change what a tenant (of the path; ``*`` is all that have no limits of their own) may use. ``limits``
+    holds fields of TenantLimits; null lifts one, those not given stay. ``forget`` drops all of them."""
+
+    limits: dict[str, Any] = {}
+    forget: bool = False
+    revert_after_s: float | None = None
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
 #: Everything that can be asked.
-Command = Drain | Undrain | SetHeadroom | Cancel | Inject | StopInjection
+Command = Drain | Undrain | SetHeadroom | Cancel | Inject | StopInjection | ChangeLimits | ChangeTenant
 
 
 class Effect(Struct, frozen=True, kw_only=True):

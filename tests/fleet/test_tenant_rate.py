@@ -66,3 +66,9 @@ def test_only_so_many_tenants_are_remembered() -> None:
     assert len(rate) == 10
     rate.forget_idle(60.0)
     assert len(rate) == 0
+
+
+def test_the_count_is_of_the_last_minute() -> None:
+    rate = TenantRate()
+    assert [rate.take("a", None, second) for second in (0.0, 30.0, 61.0)] == [None] * 3
+    assert (rate.count("a", 61.0), rate.count("b", 61.0), rate.tenants) == (2, 0, ["a"])

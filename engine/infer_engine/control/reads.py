@@ -104,6 +104,12 @@ class Reads:
     async def operation(self, request: Request) -> Response:
         return json_response(self._context.operations.get(request.path_params["id"]))
 
+    async def limits(self, _request: Request) -> Response:
+        return json_response(self._context.fleet.limits())
+
+    async def tenants(self, _request: Request) -> Response:
+        return json_response(self._context.fleet.tenants())
+
     async def watch(self, request: Request) -> EventStream:
         """Resuming is a fresh snapshot: what ``Last-Event-ID`` names is not needed for it."""
         query = parse_query(

@@ -113,6 +113,8 @@ class Inbox:
         measures.stepped(report.duration_s, report.prefill_tokens, report.decode_tokens)
         measures.looked_up(report.prefix_queries_tokens, report.prefix_hit_tokens)
         measures.evicted_blocks += report.evicted_blocks
+        measures.swapped_out_bytes += report.swapped_out_bytes
+        measures.swapped_in_bytes += report.swapped_in_bytes
         handle.evicted_blocks += report.evicted_blocks
         self._tell_evictions(handle, now_s)
         for preempted in report.preempted:
@@ -165,7 +167,7 @@ class Inbox:
         request.restart_wait()
         request.waiting_since_s = now_s
         request.generation.preemptions += 1
-        self.measures.of[handle.id].preempted(now_s)
+        self.measures.of[handle.id].preempted(preempted.mode, now_s)
         spec = request.generation.spec
         self.ledger.feed.event(
             "preempt",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from infer_engine.fleet.tracked import Tracked
-from infer_engine.protocol import Percentiles, QueueWait
+from infer_engine.protocol import Percentiles, PreemptMode, QueueWait
 from infer_engine.telemetry.windows import LatencyWindow, RateWindow, percentiles, quantile, with_ages
 
 #: tokens_per_s is the rate over this span.
@@ -58,7 +58,9 @@ class ReplicaMeasures:
         self.prefill_tokens = 0
         self.decode_tokens = 0
         self.prompt_tokens = 0
-        self.preemptions = 0
+        self.preemptions_by_mode: Counter[PreemptMode] = Counter()
+        self.swapped_out_bytes = 0
+        self.swapped_in_bytes = 0
         self.steps = 0
         #: Tokens looked up in the prefix cache at first admissions, and how many of them were found.
         self.prefix_queries_tokens = 0
@@ -91,8 +93,12 @@ class ReplicaMeasures:
             self.itl.add(itl_s, now_s, synthetic=synthetic)
             self._tell(Sample("itl", self._replica, itl_s, synthetic))
 
-    def preempted(self, now_s: float) -> None:
-        self.preemptions += 1
+    @property
+    def preemptions(self) -> int:
+        return self.preemptions_by_mode.total()
+
+    def preempted(self, mode: PreemptMode, now_s: float) -> None:
+        self.preemptions_by_mode[mode] += 1
         self.preemption_rate.add(1, now_s)
 
     def looked_up(self, queries_tokens: int, hit_tokens: int) -> None:

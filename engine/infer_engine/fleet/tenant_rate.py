@@ -35,6 +35,14 @@ class TenantRate:
         taken.append(max(now_s, taken[-1]) if taken else now_s)
         return None
 
+    @property
+    def tenants(self) -> list[str]:
+        return list(self._taken)
+
+    def count(self, tenant: str, now_s: float) -> int:
+        """Requests of the tenant taken within the last minute."""
+        return sum(taken_s > now_s - PERIOD_S for taken_s in self._taken.get(tenant, ()))
+
     def give_back(self, tenant: str) -> None:
         """The request taken last was refused for another reason after all."""
         taken = self._taken.get(tenant)

@@ -23,7 +23,7 @@ from infer_engine.protocol import (
     StepMakeup,
     Totals,
 )
-from infer_engine.replica.handle import ReplicaHandle
+from infer_engine.replica.handle import ReplicaHandle, limits_of
 from infer_engine.replica.messages import Observation, StepReport
 from infer_engine.settings import ServerSettings
 
@@ -64,8 +64,7 @@ class Views:
         status = self._replica(
             handle,
             observation,
-            {"admit_limit": observation.admit_limit, "batch_limit": observation.batch_limit}
-            | {"max_running": observation.max_running, "token_budget": observation.token_budget},
+            limits_of(observation),
             running,
             len(observation.rows) - running,
             handle.observed_report,
@@ -126,6 +125,8 @@ class Views:
                 admit_limit=limits.get("admit_limit"),
                 batch_limit=limits.get("batch_limit"),
                 bytes_per_token=info.kv_bytes_per_token if info else None,
+                host_total=observation.host_total if observation else None,
+                host_used=observation.host_used if observation else None,
             ),
             tokens_per_s=measures.token_rate.per_s(now_s) if live else None,
             ttft_s=ttft_figures([measures.ttft], requests, now_s),
@@ -134,7 +135,9 @@ class Views:
             prefix_hit_ratio=measures.prefix_hit_ratio,
             incarnation=handle.incarnation,
             pid=handle.pid,
+            preemptions_by_mode=dict(measures.preemptions_by_mode),
             max_running=limits.get("max_running"),
+            limits=limits,
             waiting_reasons=observation.waiting_reasons if observation else {},
             step=_makeup(report, limits),
             load_progress=handle.load_progress,

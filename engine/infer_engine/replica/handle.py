@@ -123,14 +123,14 @@ class ReplicaHandle:
                 self.observed_s, self.observed_at = now_s, at
                 self.observed_report = self.report
                 self.report_is_newer = False
-                self.limits = _limits_of(message)
+                self.limits = limits_of(message)
             case Loading():
                 self.load_progress = message.progress
             case Ready():
                 self.ready = message
                 self.info = message.info
                 self.load_progress = None
-                self.limits = self.first_limits = _limits_of(message)
+                self.limits = self.first_limits = limits_of(message)
             case LimitsSet():
                 self.limits = message.new or self.limits
                 call = self._calls.pop(message.call, None)
@@ -193,6 +193,19 @@ class ReplicaHandle:
         self.cancel_when_withdrawn = False
         self.tell(SetAdmission(open=admit))
 
+    @property
+    def expected_limits(self) -> dict[str, int]:
+        """Its limits by name: the present ones, or those that it will have when it has loaded again."""
+        wanted = {name: value for name, value in self.wanted_limits.items() if isinstance(value, int)}
+        return {**self.first_limits, **wanted, **self.limits}
+
+    def want(self, changes: dict[str, Any]) -> None:
+        """Tell it these limits (fields of SetLimits) after a restart, too."""
+        tenants = self.wanted_limits.get("tenants", {}) | (changes.get("tenants") or {})
+        self.wanted_limits |= changes
+        if tenants:
+            self.wanted_limits["tenants"] = tenants
+
     def watch(self, view: Observe) -> None:
         if view != self.wanted_view:
             self.wanted_view = view
@@ -218,8 +231,9 @@ class ReplicaHandle:
         return answer
 
 
-def _limits_of(message: Ready | Observation) -> dict[str, int]:
-    return {
+def limits_of(message: Ready | Observation) -> dict[str, int]:
+    """Live limits by name."""
+    return message.limits or {
         "admit_limit": message.admit_limit,
         "batch_limit": message.batch_limit,
         "max_running": message.max_running,

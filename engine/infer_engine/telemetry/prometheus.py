@@ -27,6 +27,7 @@ from infer_engine.protocol import (
     Event,
     FinishReason,
     GatewayStatus,
+    PreemptMode,
     Replica,
     ReplicaState,
     Status,
@@ -35,6 +36,7 @@ from infer_engine.telemetry.histograms import ITL_S, REQUEST_S, STEP_S, TTFT_S, 
 
 _LABELS = ("model_name", "engine")
 _STATES: tuple[ReplicaState, ...] = get_args(ReplicaState)
+_PREEMPT_MODES: tuple[PreemptMode, ...] = get_args(PreemptMode)
 _REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 #: vLLM's words for how a request ended.
 _VLLM_REASON: dict[FinishReason, str] = {
@@ -60,6 +62,8 @@ _GAUGES: list[tuple[str, str, Callable[[Replica], float | None]]] = [
     ("infer_requests_running", "Requests in the batch.", lambda each: each.running),
     ("infer_requests_waiting", "Requests in the queue.", lambda each: each.waiting),
     ("infer_kv_usage_ratio", "Used share of the KV blocks.", lambda each: _kv_usage(each)),
+    ("infer_host_kv_blocks", "Blocks in host memory for preempted KV.", lambda each: each.kv.host_total),
+    ("infer_host_kv_used_blocks", "Those in use.", lambda each: each.kv.host_used),
     ("infer_step_age_seconds", "Time since the last engine step.", lambda each: each.step_age_s),
 ]
 
@@ -81,6 +85,12 @@ _COUNTERS: list[tuple[str, str, Callable[[ReplicaMeasures], float]]] = [
     ("infer_cache_evicted_blocks", "Cached blocks reused.", lambda each: each.evicted_blocks),
     ("infer_preemptions", "Preemptions.", lambda each: each.preemptions),
     ("infer_steps", "Engine steps.", lambda each: each.steps),
+    (
+        "infer_swapped_out_bytes",
+        "KV moved to host memory by preemptions.",
+        lambda each: each.swapped_out_bytes,
+    ),
+    ("infer_swapped_in_bytes", "KV moved back from host memory.", lambda each: each.swapped_in_bytes),
 ]
 
 
@@ -183,15 +193,18 @@ class Metrics(Collector):
             "Tokens: prompt of admitted requests, prefill computed (recomputation included), generated.",
             labels=(*_LABELS, "kind"),
         )
+        modes = CounterMetricFamily("infer_preemptions_by_mode", "Preemptions.", labels=(*_LABELS, "mode"))
         for replica, measured in measures.items():
             labels = [self._model, replica]
+            for mode in _PREEMPT_MODES:
+                modes.add_metric([*labels, mode], measured.preemptions_by_mode[mode])
             for reason in _REASONS:
                 vllm_ends.add_metric([*labels, _VLLM_REASON[reason]], measured.finished[reason])
                 ends.add_metric([*labels, reason], measured.finished[reason])
             tokens.add_metric([*labels, "prompt"], measured.prompt_tokens)
             tokens.add_metric([*labels, "prefill"], measured.prefill_tokens)
             tokens.add_metric([*labels, "generated"], measured.generated_tokens)
-        yield from (vllm_ends, ends, tokens)
+        yield from (vllm_ends, ends, tokens, modes)
 
     def _latencies(self) -> Iterator[Metric]:
         for measure, (name, help_text, bounds) in _HISTOGRAMS.items():

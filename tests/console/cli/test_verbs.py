@@ -1,44 +1,16 @@
 """Every verb against a real engine server: documents, tables, exit codes."""
 
-import json
 import re
 import threading
-from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from collections.abc import Generator
+from typing import Any
 
 import pytest
-from infer_console.cli import main
 from infer_engine.protocol import Blocks, Events, Operations, Requests, Status
 from msgspec import convert
+from support.cli import Run
 from support.eventually import eventually
 from support.server import EngineServer
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(engine: EngineServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("INFER_CONSOLE_CONNECT", engine.control_url)
-
-    def run(*words: str) -> Result:
-        try:
-            code = main(words)
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        return Result(code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
