@@ -184,6 +184,21 @@ class TrafficStatus(Struct, frozen=True):
     stopped_because: str | None = None
 
 
+class Simulation(Struct, frozen=True, kw_only=True):
+    """No model computes here: steps take as long as a roofline says, and all durations are simulated
+    seconds."""
+
+    #: Model and GPUs of one replica, such as ``llama-3.1-70b@4×h100``.
+    deployment: str
+    #: Simulated seconds per real second, as asked for.
+    speed: float
+    #: And as it was lately: lower when the machine cannot keep up. None before it is known.
+    achieved_speed: float | None = None
+    seed: int = 0
+    #: Simulated seconds since the start.
+    elapsed_s: float = 0.0
+
+
 class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     model: str
@@ -193,6 +208,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     context_length: int | None = None
     gateway: GatewayStatus = GatewayStatus()
     traffic: TrafficStatus = TrafficStatus()
+    #: What is simulated and how fast; None where it is not.
+    simulation: Simulation | None = None
 
 
 class Totals(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from infer_engine.replica.messages import (
     TokenOut,
     Withdrawn,
 )
+from infer_engine.replica.wire import replica_of
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class Inbox:
     ignored: int = 0
 
     def receive(self, sender: bytes, message: FromReplica) -> None:
-        handle = next((each for each in self.handles.values() if each.identity == sender), None)
+        handle = self._handle_of(sender)
         if handle is None or message.incarnation != handle.incarnation:
             self.ignored += 1
             log.warning(
@@ -76,6 +77,10 @@ class Inbox:
             self._take(handle, message)
         finally:
             self.placer.loads.changed(handle.id)
+
+    def _handle_of(self, sender: bytes) -> ReplicaHandle | None:
+        handle = self.handles.get(replica_of(sender))
+        return handle if handle is not None and handle.identity == sender else None
 
     def _take(self, handle: ReplicaHandle, message: FromReplica) -> None:
         match message:

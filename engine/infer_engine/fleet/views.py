@@ -2,9 +2,8 @@
 stale."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from infer_engine.fleet.health import LIVE_STATES, health
 from infer_engine.fleet.ledger import Ledger
@@ -19,6 +18,7 @@ from infer_engine.protocol import (
     ReplicaFrame,
     RequestRow,
     RequestState,
+    Simulation,
     Status,
     StepMakeup,
     Totals,
@@ -35,6 +35,8 @@ class Views:
     ledger: Ledger
     placer: Placer
     measures: Measures
+    #: How the simulation goes; None where nothing is simulated.
+    simulation: Callable[[], Simulation] | None = None
 
     # --- replicas ------------------------------------------------------------------------------------------
 
@@ -183,10 +185,13 @@ class Views:
 
     def _fleet(self) -> Fleet:
         info = self.placer.any_info()
+        simulation = self.simulation() if self.simulation is not None else None
         return Fleet(
             name=self.settings.name,
-            model=model_name(self.settings.replica.model),
-            simulated=info.simulated if info else False,
+            model=self.settings.served_model,
+            # Also before any replica has told so.
+            simulated=simulation is not None or (info is not None and info.simulated),
+            simulation=simulation,
             context_length=info.context_length if info else None,
         )
 
@@ -217,11 +222,6 @@ class Views:
             waiting_reasons=dict(reasons),
             finished=dict(self.ledger.finished),
         )
-
-
-def model_name(model: str) -> str:
-    """The model as people call it: a file by its name without the ending."""
-    return PurePath(model).name.removesuffix(".gguf") if "/" in model or model.endswith(".gguf") else model
 
 
 def _makeup(report: StepReport | None, limits: dict[str, int]) -> StepMakeup | None:

@@ -81,6 +81,7 @@ class StepLoop:
         link: Link,
         clock: Callable[[], float],
         check_every_step: bool = False,
+        pace: float = 1.0,
     ) -> None:
         self.scheduler = scheduler
         self.stopping = False
@@ -92,6 +93,8 @@ class StepLoop:
         self._link = link
         self._clock = clock
         self._check_every_step = check_every_step
+        #: Seconds of the clock in a second of those who look at it: above 1 when it is simulated and fast.
+        self._pace = pace
         self._view = Observe()
         self._clock_distance_s: float | None = None
         self._observed_s = clock()
@@ -107,7 +110,7 @@ class StepLoop:
     def turn(self) -> None:
         """Hear, step if there is something to do, observe if it is time. Without work it sleeps in the
         link."""
-        for message in self._link.receive(self._wait_s(), MOST_INBOUND):
+        for message in self._link.receive(self.wait_s(), MOST_INBOUND):
             self._handle(message)
         # What was changed shows at once, not only after a step that may be long.
         self._observe_if_due()
@@ -119,15 +122,16 @@ class StepLoop:
     def _step_is_due(self) -> bool:
         return self.credit > 0 and (self.scheduler.has_work or bool(self._aborted))
 
-    def _wait_s(self) -> float:
+    def wait_s(self) -> float:
+        """How long the next turn may wait for a message before there is something to do."""
         if self._step_is_due():
             return STUCK_WAIT_S if self._stuck else 0.0
         if not self.credit:
-            return SLOWEST_OBSERVATION_S
+            return SLOWEST_OBSERVATION_S * self._pace
         if self._observation_asked:
             return 0.0
         left_s = self._observed_s + self._period_s() - self._clock()
-        return min(SLOWEST_OBSERVATION_S, max(SHORTEST_WAIT_S, left_s))
+        return min(SLOWEST_OBSERVATION_S * self._pace, max(SHORTEST_WAIT_S, left_s))
 
     # --- hearing -------------------------------------------------------------------------------------------
 
@@ -276,8 +280,8 @@ class StepLoop:
 
     def _period_s(self) -> float:
         if self._view.hz <= 0:
-            return SLOWEST_OBSERVATION_S
-        return min(SLOWEST_OBSERVATION_S, max(FASTEST_OBSERVATION_S, 1 / self._view.hz))
+            return SLOWEST_OBSERVATION_S * self._pace
+        return self._pace * min(SLOWEST_OBSERVATION_S, max(FASTEST_OBSERVATION_S, 1 / self._view.hz))
 
     def _observe_if_due(self) -> None:
         now_s = self._clock()

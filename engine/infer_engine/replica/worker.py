@@ -79,36 +79,16 @@ class Worker:
         runner = load_runner(self._config.settings, self._progress)
         try:
             loop = self._make_loop(runner)
-            limits = loop.scheduler.limits
-            self._link.send(
-                Ready(
-                    incarnation=self._config.incarnation,
-                    info=runner.info,
-                    admit_limit=limits.admit_limit,
-                    batch_limit=limits.batch_limit,
-                    max_running=limits.max_running,
-                    token_budget=limits.token_budget,
-                )
-            )
+            self._link.send(ready(self._config.incarnation, runner.info, loop.scheduler.limits))
             self._loop = loop
             loop.run()
         finally:
             runner.close()
 
     def _make_loop(self, runner: Runner) -> StepLoop:
-        info = runner.info
         return StepLoop(
             incarnation=self._config.incarnation,
-            scheduler=Scheduler(
-                BlockPool(
-                    info.kv_blocks,
-                    info.block_size,
-                    prefix_cache=self._config.settings.prefix_cache,
-                ),
-                starting_limits(self._config.settings, info),
-                info.context_length,
-                host_pool(self._config.settings, info),
-            ),
+            scheduler=make_scheduler(self._config.settings, runner.info),
             runner=runner,
             link=self._link,
             clock=time.monotonic,
@@ -129,6 +109,28 @@ class Worker:
         if self._loop is None:
             raise Stopped(0)
         self._loop.stopping = True
+
+
+def make_scheduler(settings: ReplicaSettings, info: RunnerInfo) -> Scheduler:
+    """For the pool that the runner has. LimitsError when the settings do not go together."""
+    return Scheduler(
+        BlockPool(info.kv_blocks, info.block_size, prefix_cache=settings.prefix_cache),
+        starting_limits(settings, info),
+        info.context_length,
+        host_pool(settings, info),
+    )
+
+
+def ready(incarnation: int, info: RunnerInfo, limits: Limits) -> Ready:
+    """What a replica says once it has loaded."""
+    return Ready(
+        incarnation=incarnation,
+        info=info,
+        admit_limit=limits.admit_limit,
+        batch_limit=limits.batch_limit,
+        max_running=limits.max_running,
+        token_budget=limits.token_budget,
+    )
 
 
 def starting_limits(settings: ReplicaSettings, info: RunnerInfo) -> Limits:

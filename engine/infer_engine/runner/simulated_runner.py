@@ -6,7 +6,7 @@ is ``simulated``.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from infer_engine.core.plan import Plan
 from infer_engine.core.request import Request
@@ -19,7 +19,7 @@ class SimulatedRunner:
     or not.
 
     ``kv_blocks`` bounds the pool below what the deployment's memory holds; PlanError where the model does not
-    fit.
+    fit. ``vocabulary`` are the tokens that answers are made of; all there are, where it is not given.
     """
 
     def __init__(
@@ -30,6 +30,8 @@ class SimulatedRunner:
         advance: Callable[[float], None],
         seed: int = 0,
         kv_blocks: int | None = None,
+        host_blocks: int = 0,
+        vocabulary: Sequence[int] | None = None,
     ) -> None:
         most = deployment.kv_blocks(block_size)
         self.info = RunnerInfo(
@@ -40,19 +42,24 @@ class SimulatedRunner:
             block_size=block_size,
             kv_bytes_per_token=deployment.model.kv_bytes_per_token,
             weight_bytes=deployment.model.weight_bytes,
-            device=f"{deployment.gpus}×{deployment.gpu.name}",
+            device=deployment.device,
             dtype="simulated",
             simulated=True,
+            host_blocks=host_blocks,
         )
         #: Seconds of the last step.
         self.duration_s = 0.0
         self._deployment = deployment
         self._advance = advance
         self._seed = seed
+        self._vocabulary: Sequence[int] = vocabulary or range(deployment.model.vocab_size)
+        self._swap_block_s = deployment.swap_s(block_size)
 
     def execute(self, plan: Plan) -> dict[str, int]:
         """Take as long as the roofline says, then name the next token of each chunk that samples."""
-        self.duration_s = self._deployment.step_s((chunk.start, chunk.count) for chunk in plan.chunks)
+        self.duration_s = self._deployment.step_s([(chunk.start, chunk.count) for chunk in plan.chunks])
+        if plan.swap_out or plan.swap_in:
+            self.duration_s += (len(plan.swap_out) + len(plan.swap_in)) * self._swap_block_s
         self._advance(self.duration_s)
         return {chunk.request.id: self._token(chunk.request) for chunk in plan.chunks if chunk.samples}
 
@@ -62,9 +69,9 @@ class SimulatedRunner:
     def _token(self, request: Request) -> int:
         """Never a stop token: how long an answer gets is what the request asked for."""
         draw = zlib.crc32(f"{self._seed}:{request.id}:{len(request.output)}".encode())
-        vocabulary = self.info.vocab_size
+        vocabulary = self._vocabulary
         for offset in range(len(request.stop_token_ids) + 1):
-            token = (draw + offset) % vocabulary
+            token = vocabulary[(draw + offset) % len(vocabulary)]
             if token not in request.stop_token_ids:
                 return token
-        return draw % vocabulary
+        return vocabulary[draw % len(vocabulary)]
