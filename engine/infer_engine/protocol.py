@@ -152,6 +152,7 @@ class BlockRun(Struct, frozen=True):
 
 class Blocks(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     replica: str
     block_size: int
     total: int
@@ -250,6 +251,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
 class Requests(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     requests: list[RequestRow]
 
 
@@ -543,9 +545,11 @@ class Hello(Struct, frozen=True, kw_only=True):
 
 class Operations(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     operations: list[Operation]
 
 
 class Events(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     events: list[Event] = field(default_factory=list)

@@ -79,7 +79,8 @@ class Plan:
 
     def add(self, chunk: Chunk) -> None:
         self.chunks.append(chunk)
-        if chunk.request.is_prefilling:
-            self.prefill_tokens += chunk.count
+        # One token that is the newest is a decode; anything else leaves older ones to compute, or is them.
+        if chunk.count == 1 and chunk.samples:
+            self.decode_tokens += 1
         else:
-            self.decode_tokens += chunk.count
+            self.prefill_tokens += chunk.count

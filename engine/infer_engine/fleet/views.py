@@ -159,23 +159,24 @@ class Views:
         now_s = self.ledger.clock()
         requests: list[Tracked] = []
         for each in self.handles if replica is None else [replica]:
-            requests += self._ordered(each)
+            requests += self._ordered(each, state)
         if replica is None:
-            requests += self.placer.held
-        return [live_row(request, now_s) for request in requests if state is None or request.state == state]
+            requests += [request for request in self.placer.held if state in (None, request.state)]
+        return [live_row(request, now_s) for request in requests]
 
     def held_rows(self) -> list[RequestRow]:
         now_s = self.ledger.clock()
         return [live_row(request, now_s) for request in self.placer.held]
 
-    def _ordered(self, replica: str) -> list[Tracked]:
+    def _ordered(self, replica: str, state: RequestState | None) -> list[Tracked]:
         """Running first, each part in the replica's order as far as it has told."""
+        requests = [each for each in self.ledger.on(replica) if state in (None, each.state)]
+        if not requests:
+            return []
         observation = self.handles[replica].observation
         told = {row.id: place for place, row in enumerate(observation.rows)} if observation else {}
         last = len(told)
-        return sorted(
-            self.ledger.on(replica), key=lambda each: (each.state != "running", told.get(each.id, last))
-        )
+        return sorted(requests, key=lambda each: (each.state != "running", told.get(each.id, last)))
 
     # --- the whole -----------------------------------------------------------------------------------------
 

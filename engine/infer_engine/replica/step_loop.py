@@ -47,6 +47,8 @@ SLOWEST_OBSERVATION_S = 1.0
 FASTEST_OBSERVATION_S = 0.02
 #: What is due sooner than this is waited for as long: a remainder of rounding must not make the loop spin.
 SHORTEST_WAIT_S = 0.001
+#: An idle replica looks at its invariants at most this often.
+IDLE_CHECK_PERIOD_S = 5.0
 #: How long to listen when there is work but the scheduler could plan nothing of it.
 STUCK_WAIT_S = 0.05
 #: Limits by the names under which they are reported.
@@ -100,6 +102,7 @@ class StepLoop:
         self._observed_s = clock()
         self._observation_asked = True
         self._stuck = False
+        self._checked_s = float("-inf")
         #: Aborted since the last step; the next report tells.
         self._aborted: list[Finish] = []
 
@@ -224,7 +227,7 @@ class StepLoop:
         ended_s = self._clock()
         finished = [*self._aborted, *plan.finished, *self.scheduler.commit(tokens, ended_s)]
         self._aborted = []
-        if self._check_every_step or not self.scheduler.has_work:
+        if self._check_every_step or self._check_is_due(ended_s):
             self._check_invariants()
         self._report(
             plan,
@@ -270,6 +273,14 @@ class StepLoop:
                 prefix_hit_tokens=plan.prefix_hit_tokens,
             )
         )
+
+    def _check_is_due(self, now_s: float) -> bool:
+        """When there is nothing else to do, and not after every single request: a large pool takes a while to
+        look through."""
+        if self.scheduler.has_work or now_s - self._checked_s < IDLE_CHECK_PERIOD_S * self._pace:
+            return False
+        self._checked_s = now_s
+        return True
 
     def _check_invariants(self) -> None:
         for violation in violations(self.scheduler):

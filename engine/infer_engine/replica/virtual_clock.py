@@ -66,13 +66,13 @@ class Clock(Protocol):
 
 
 class PacedClock:
-    """Lives in the running asyncio loop from ``start`` to ``stop``. ``real`` is monotonic seconds."""
+    """Made in the asyncio loop that it lives in from ``start`` to ``stop``. ``real`` is monotonic seconds."""
 
     def __init__(self, speed: float, real: Callable[[], float] = time.monotonic) -> None:
         self.speed = speed
         self._real = real
         self._now_s = 0.0
-        #: A callback runs: it is its moment.
+        self._loop = asyncio.get_running_loop()
         self._standing = False
         #: Real and simulated moment from which the clock goes on evenly.
         self._anchor = (real(), 0.0)
@@ -85,15 +85,21 @@ class PacedClock:
     # --- time ----------------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Simulated seconds since the clock was made."""
+        """Simulated seconds since the clock was made. It stands still until whoever runs in the event loop is
+        done: what somebody does at once happens at one moment, however long the machine takes."""
         if self._standing:
             return self._now_s
+        self._standing = True
+        self._loop.call_soon(self._go_on)
         target_s = self._target_s(self._real())
         if self._due and self._due[0][0] < target_s:
             target_s = self._due[0][0]
         if target_s > self._now_s:
             self._now_s = target_s
         return self._now_s
+
+    def _go_on(self) -> None:
+        self._standing = False
 
     def call_at(self, due_s: float, callback: Callable[[], None]) -> Timer:
         timer = Timer(max(due_s, self._now_s), callback)

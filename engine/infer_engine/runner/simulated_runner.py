@@ -13,6 +13,9 @@ from infer_engine.core.request import Request
 from infer_engine.planner import Deployment
 from infer_engine.runner.runner import RunnerInfo
 
+#: Requests whose keys are remembered; they are computed again when they are not.
+MOST_KEYS = 8_192
+
 
 class SimulatedRunner:
     """``advance`` is called with the seconds of each step: add them to a virtual clock, or sleep them, faster
@@ -52,6 +55,8 @@ class SimulatedRunner:
         self._deployment = deployment
         self._advance = advance
         self._seed = seed
+        #: By request, what its tokens are drawn with: computed once.
+        self._keys: dict[str, int] = {}
         self._vocabulary: Sequence[int] = vocabulary or range(deployment.model.vocab_size)
         self._swap_block_s = deployment.swap_s(block_size)
 
@@ -68,8 +73,17 @@ class SimulatedRunner:
 
     def _token(self, request: Request) -> int:
         """Never a stop token: how long an answer gets is what the request asked for."""
-        draw = zlib.crc32(f"{self._seed}:{request.id}:{len(request.output)}".encode())
+        key = self._keys.get(request.id)
+        if key is None:
+            if len(self._keys) >= MOST_KEYS:
+                self._keys.clear()
+            key = self._keys[request.id] = zlib.crc32(f"{self._seed}:{request.id}".encode())
+        # Mixed by multiplication: 0 to 2**32 - 1, unlike for neighbouring positions.
+        draw = ((key ^ (len(request.output) * 0x9E3779B1)) * 0x85EBCA6B >> 13) & 0xFFFFFFFF
         vocabulary = self._vocabulary
+        token = vocabulary[draw % len(vocabulary)]
+        if token not in request.stop_token_ids:
+            return token
         for offset in range(len(request.stop_token_ids) + 1):
             token = vocabulary[(draw + offset) % len(vocabulary)]
             if token not in request.stop_token_ids:

@@ -90,7 +90,7 @@ def test_values(param: Param, text: str | bool | None, value: Value) -> None:
         (AMOUNT, "-1%", "headroom: '-1%'"),
         (AMOUNT, "1.5b", "allowed is a whole number of blocks"),
         (AMOUNT, "ten", "headroom: 'ten'"),
-        (RATE, "501", "rate: '501' was given, allowed is a number from 0.01 to 500"),
+        (RATE, "51", "rate: '51' was given, allowed is a number from 0.01 to 50"),
         (RATE, "0", "rate: '0'"),
         (RATE, "nan", "rate: 'nan'"),
         (RATE, "lots", "rate: 'lots'"),

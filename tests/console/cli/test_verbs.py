@@ -134,7 +134,7 @@ def test_requests_and_blocks_show_who_runs_and_what_they_hold(run: Run, client: 
 
     document = run("blocks", row["replica"], "--json").document
     blocks = convert(document, Blocks)
-    assert set(document) == {"version", "replica", "block_size", "total", "blocks"}
+    assert set(document) == {"version", "simulated", "replica", "block_size", "total", "blocks"}
     assert sum(each.count for each in blocks.blocks) == blocks.total
     table = run("blocks", row["replica"])
     assert table.code == 0
