@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from infer_engine.control.traffic import Injector
 from infer_engine.fetching import fetch_model
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.simulated import simulated_fleet
+from infer_engine.fleet.views import model_name, served_model
 from infer_engine.gateway.app import build_gateway
 from infer_engine.gateway.load import GatewayLoad
 from infer_engine.gateway.simulated import MarkSimulated
@@ -162,18 +163,19 @@ async def _load_model(settings: ServerSettings) -> LoadedModel:
     tokenizer."""
     name = settings.replica.model
     path = await (fetch_model(name) if name == DEFAULT_MODEL else asyncio.to_thread(resolve, name))
-    return await asyncio.to_thread(_read_model, settings, path)
-
-
-def _read_model(settings: ServerSettings, path: Path) -> LoadedModel:
-    gguf = read_gguf(path)
+    model = await asyncio.to_thread(_read_model, name, path)
     deployment = settings.deployment
+    if deployment is None:
+        return model
+    return replace(model, name=served_model(settings), context_length=deployment.model.context_length)
+
+
+def _read_model(name: str, path: Path) -> LoadedModel:
+    gguf = read_gguf(path)
     return LoadedModel(
-        name=settings.served_model,
+        name=model_name(name),
         tokenizer=Tokenizer(gguf),
-        context_length=(
-            read_architecture(gguf).context_length if deployment is None else deployment.model.context_length
-        ),
+        context_length=read_architecture(gguf).context_length,
     )
 
 

@@ -5,7 +5,6 @@ refused with the setting's name, what was given and what is allowed.
 """
 
 import os
-from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 import msgspec

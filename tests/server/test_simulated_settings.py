@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from infer_console.cli.serve import SIMULATED_MAX_RUNNING, build_settings
+from infer_engine.fleet.views import served_model
 from infer_engine.planner import MODELS, parse_deployment
 from infer_engine.settings import SettingsError
 
@@ -12,7 +13,7 @@ def test_a_simulated_fleet() -> None:
     words = {"simulate": "llama-70b@4×h100", "speed": "8", "replicas": "256", "control": "unix:///tmp/x.sock"}
     settings = build_settings(words)
     assert settings.deployment == parse_deployment("llama-3.1-70b@4×h100")
-    assert (settings.speed, settings.replicas, settings.served_model) == (8.0, 256, "llama-3.1-70b")
+    assert (settings.speed, settings.replicas, served_model(settings)) == (8.0, 256, "llama-3.1-70b")
     assert settings.replica.max_running == SIMULATED_MAX_RUNNING
     assert build_settings({**words, "max_running": "7"}).replica.max_running == 7
     assert build_settings({**words, "launcher": "inproc"}).launcher == "inproc"

@@ -84,6 +84,9 @@ class Injector:
             )
         requests = command.rate_per_s * command.duration_s
         warnings: list[str] = []
+        if self._fleet.pace != 1.0:
+            real_s = command.duration_s / self._fleet.pace
+            warnings.append(f"simulated seconds are meant: {command.duration_s:g} of them take {real_s:g} s")
         if totals.kv_used_ratio is not None and totals.kv_used_ratio > 0.8:
             warnings.append(f"KV use is {totals.kv_used_ratio:.0%} already: expect waiting and preemptions")
         if totals.waiting:

@@ -79,8 +79,7 @@ class Plan:
 
     def add(self, chunk: Chunk) -> None:
         self.chunks.append(chunk)
-        # One token that is the newest is a decode; anything else leaves older ones to compute, or is them.
-        if chunk.count == 1 and chunk.samples:
-            self.decode_tokens += 1
-        else:
+        if chunk.request.is_prefilling:
             self.prefill_tokens += chunk.count
+        else:
+            self.decode_tokens += chunk.count

@@ -4,6 +4,7 @@ stale."""
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from infer_engine.fleet.health import LIVE_STATES, health
 from infer_engine.fleet.ledger import Ledger
@@ -189,7 +190,7 @@ class Views:
         simulation = self.simulation() if self.simulation is not None else None
         return Fleet(
             name=self.settings.name,
-            model=self.settings.served_model,
+            model=served_model(self.settings),
             # Also before any replica has told so.
             simulated=simulation is not None or (info is not None and info.simulated),
             simulation=simulation,
@@ -223,6 +224,17 @@ class Views:
             waiting_reasons=dict(reasons),
             finished=dict(self.ledger.finished),
         )
+
+
+def served_model(settings: ServerSettings) -> str:
+    """The name that clients and operators call: of what is simulated, where anything is."""
+    deployment = settings.deployment
+    return model_name(settings.replica.model) if deployment is None else deployment.model.name
+
+
+def model_name(model: str) -> str:
+    """The model as people call it: a file by its name without the ending."""
+    return PurePath(model).name.removesuffix(".gguf") if "/" in model or model.endswith(".gguf") else model
 
 
 def _makeup(report: StepReport | None, limits: dict[str, int]) -> StepMakeup | None:
