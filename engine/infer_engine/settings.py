@@ -143,17 +143,6 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise PlanError(f"{deployment} leaves no room for one KV block")
         return deployment
 
-    @property
-    def served_model(self) -> str:
-        """The model's name as clients and operators call it: a file by its name without the ending."""
-        deployment = self.deployment
-        if deployment is not None:
-            return deployment.model.name
-        model = self.replica.model
-        return (
-            PurePath(model).name.removesuffix(".gguf") if "/" in model or model.endswith(".gguf") else model
-        )
-
 
 class SettingsError(ValueError):
     """A setting was refused. ``str()`` says which, what was given and what is allowed."""
