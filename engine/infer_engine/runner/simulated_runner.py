@@ -75,17 +75,19 @@ class SimulatedRunner:
         """Never a stop token: how long an answer gets is what the request asked for."""
         key = self._keys.get(request.id)
         if key is None:
-            if len(self._keys) >= MOST_KEYS:
-                self._keys.clear()
-            key = self._keys[request.id] = zlib.crc32(f"{self._seed}:{request.id}".encode())
-        # Mixed by multiplication: 0 to 2**32 - 1, unlike for neighbouring positions.
+            key = self._new_key(request.id)
+        # Mixed by multiplication, so that neighbouring positions differ: 0 to 2**32 - 1.
         draw = ((key ^ (len(request.output) * 0x9E3779B1)) * 0x85EBCA6B >> 13) & 0xFFFFFFFF
         vocabulary = self._vocabulary
+        stops = request.stop_token_ids
         token = vocabulary[draw % len(vocabulary)]
-        if token not in request.stop_token_ids:
+        if not stops or token not in stops:
             return token
-        for offset in range(len(request.stop_token_ids) + 1):
-            token = vocabulary[(draw + offset) % len(vocabulary)]
-            if token not in request.stop_token_ids:
-                return token
-        return vocabulary[draw % len(vocabulary)]
+        others = (vocabulary[(draw + offset) % len(vocabulary)] for offset in range(1, len(stops) + 1))
+        return next((other for other in others if other not in stops), token)
+
+    def _new_key(self, request_id: str) -> int:
+        if len(self._keys) >= MOST_KEYS:
+            self._keys.clear()
+        key = self._keys[request_id] = zlib.crc32(f"{self._seed}:{request_id}".encode())
+        return key
