@@ -1,9 +1,9 @@
 """How fast a simulated fleet can go on this machine: asked and achieved speed, steps and tokens per second,
 how late the server's event loop runs, memory.
 
-``python bench/simfleet.py`` prints one JSON document. Each case starts its own engine server, injects test
-traffic until every replica has about ``--running`` sequences, attaches a console's collector that looks at
-one replica's roster and block map at 4 Hz, and measures for ``--seconds``. The server has one core.
+``python bench/simfleet.py`` prints one JSON document. Each case starts its own engine server on one core,
+injects test traffic until every replica has about as many sequences as asked for, attaches a console's
+collector that looks at one replica's roster and block map at 4 Hz, and measures for ``--seconds``.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from infer_console.connect import parse_url
 #: Mean output tokens of a ``long-answer`` request.
 ANSWER_TOKENS = 640
 MOST_RATE = 500.0
+WARM_UP_S = 20.0
 
 
 class Server:
@@ -80,7 +81,7 @@ class Server:
             self.process.stdout.close()
 
 
-def case(simulate: str, replicas: int, speed: float, running: int, seconds: float, console: bool) -> Any:
+def case(simulate: str, replicas: int, running: int, speed: float, seconds: float, console: bool) -> Any:
     """Warm up until the batch is about ``running``, then measure."""
     cores = {min(os.sched_getaffinity(0))}
     with tempfile.TemporaryDirectory(prefix="simfleet-", dir="/tmp") as made:
@@ -97,7 +98,7 @@ def case(simulate: str, replicas: int, speed: float, running: int, seconds: floa
                 collector.start()
                 collector.set_interest(["r0"], ("roster", "blocks"))
             began_s = time.monotonic()
-            while time.monotonic() - began_s < 40.0:
+            while time.monotonic() - began_s < WARM_UP_S:
                 if (server.state()["totals"]["running"] or 0) >= 0.95 * replicas * running:
                     break
                 time.sleep(0.5)
@@ -143,15 +144,16 @@ def measure(server: Server, seconds: float) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulate", default="llama-70b@4×h100")
-    parser.add_argument("--replicas", type=int, nargs="+", default=[16, 64, 256])
+    parser.add_argument(
+        "--cases", nargs="+", default=["16x40", "64x10", "256x2"], help="replicas x sequences on each"
+    )
     parser.add_argument("--speed", type=float, default=4.0)
-    parser.add_argument("--running", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--no-console", action="store_true")
     given = parser.parse_args()
     results = [
-        case(given.simulate, replicas, given.speed, given.running, given.seconds, not given.no_console)
-        for replicas in given.replicas
+        case(given.simulate, *map(int, each.split("x")), given.speed, given.seconds, not given.no_console)
+        for each in given.cases
     ]
     machine = {
         "cores": os.cpu_count(),

@@ -97,9 +97,7 @@ class Deployment:
         for start, count in chunks:
             tokens += count
             context += start + count
-            pairs += count * (
-                start + (count + 1) / 2
-            )  # as ``pairs_of``: this is a simulator's innermost loop
+            pairs += count * (start + (count + 1) / 2)  # ``pairs_of``, written out: it is called a lot
         if context == 0:
             return 0.0
         flops = self.model.flops_of(tokens, pairs)
