@@ -69,9 +69,9 @@ def test_everything_it_says_is_marked(server: EngineServer) -> None:
 
 def test_test_traffic_runs_on_all_of_it_and_a_drain_empties_one(server: EngineServer) -> None:
     with server.control() as client:
-        body = {"profile": "long-answer", "rate_per_s": 100, "duration_s": 300}
+        body = {"profile": "chat", "rate_per_s": 100, "duration_s": 300}
         assert client.post("/control/v1/injections", json=body).status_code == 200
-        eventually(lambda: all((replica.running or 0) > 1 for replica in server.status().replicas))
+        eventually(lambda: all((replica.running or 0) > 0 for replica in server.status().replicas))
         drained = client.post("/control/v1/replicas/r2:drain", json={"deadline_s": 600})
         assert drained.status_code in (200, 202), drained.text
         eventually(lambda: server.status().replicas[2].state == "drained")
