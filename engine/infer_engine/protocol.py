@@ -168,6 +168,7 @@ class BlockRun(Struct, frozen=True):
 
 class Blocks(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     replica: str
     block_size: int
     total: int
@@ -200,6 +201,21 @@ class TrafficStatus(Struct, frozen=True):
     stopped_because: str | None = None
 
 
+class Simulation(Struct, frozen=True, kw_only=True):
+    """No model computes here: steps take as long as a roofline says, and all durations are simulated
+    seconds."""
+
+    #: Model and GPUs of one replica, such as ``llama-3.1-70b@4×h100``.
+    deployment: str
+    #: Simulated seconds per real second, as asked for.
+    speed: float
+    #: And as it was lately: lower when the machine cannot keep up. None before it is known.
+    achieved_speed: float | None = None
+    seed: int = 0
+    #: Simulated seconds since the start.
+    elapsed_s: float = 0.0
+
+
 class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     model: str
@@ -209,6 +225,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     context_length: int | None = None
     gateway: GatewayStatus = GatewayStatus()
     traffic: TrafficStatus = TrafficStatus()
+    #: What is simulated and how fast; None where it is not.
+    simulation: Simulation | None = None
 
 
 class Totals(Struct, frozen=True, kw_only=True):
@@ -249,6 +267,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
 class Requests(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     requests: list[RequestRow]
 
 
@@ -610,9 +629,11 @@ class Hello(Struct, frozen=True, kw_only=True):
 
 class Operations(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     operations: list[Operation]
 
 
 class Events(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     events: list[Event] = field(default_factory=list)

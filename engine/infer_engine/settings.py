@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from infer_engine.planner import Deployment, PlanError, parse_deployment
 from infer_engine.protocol import PreemptChoice
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -18,6 +19,8 @@ Launcher = Literal["local", "inproc", "ray"]
 
 #: The name by which the bundled default model is asked for.
 DEFAULT_MODEL = "smollm2-135m-instruct"
+#: Replicas that are processes; simulated ones may be more.
+MOST_PROCESSES = 64
 
 
 class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,10 +119,47 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen: Annotated[str, Meta(description="HOST:PORT of the OpenAI gateway; port 0 takes a free one")] = (
         "127.0.0.1:8000"
     )
-    replicas: Annotated[int, Meta(ge=1, le=64, description="replica processes")] = 2
-    launcher: Annotated[Launcher, Meta(description="local: a process each")] = "local"
+    replicas: Annotated[int, Meta(ge=1, le=1024, description="replicas, at most 64 unless simulated")] = 2
+    launcher: Annotated[
+        Launcher | None,
+        Meta(description="local: a process each; inproc: simulated, in the server's process"),
+    ] = None
+    simulate: Annotated[
+        Annotated[str, Meta(max_length=100)] | None,
+        Meta(
+            description="MODEL@N×GPU (or NxGPU), such as llama-70b@4×h100: simulate replicas of that model, "
+            "each on N of those GPUs"
+        ),
+    ] = None
+    speed: Annotated[
+        float, Meta(ge=0.01, le=1000, description="simulated seconds per real second, with --simulate")
+    ] = 1.0
     replica: ReplicaSettings = ReplicaSettings()
     seed: Annotated[int, Meta(description="seed of what the server itself draws (ids, test traffic)")] = 0
+
+    def __post_init__(self) -> None:
+        deployment = self.deployment
+        if deployment is None and self.replicas > MOST_PROCESSES:
+            raise ValueError(
+                f"replicas is {self.replicas}; at most {MOST_PROCESSES} are allowed unless they are simulated"
+            )
+        if deployment is None and self.launcher == "inproc":
+            raise ValueError("launcher is inproc, which is for simulated replicas: simulate is not given")
+        if deployment is not None and self.launcher not in (None, "inproc"):
+            raise ValueError(f"launcher is {self.launcher}; simulated replicas are launched inproc")
+        if self.launcher == "ray":
+            raise ValueError("launcher is ray, which this version does not have; local and inproc it has")
+
+    @property
+    def deployment(self) -> Deployment | None:
+        """What is simulated, None where nothing is. PlanError (a ValueError) when the model or the GPU is not
+        known, or one does not fit the other."""
+        if self.simulate is None:
+            return None
+        deployment = parse_deployment(self.simulate)
+        if deployment.kv_blocks(self.replica.block_size) < 1:
+            raise PlanError(f"{deployment} leaves no room for one KV block")
+        return deployment
 
 
 class SettingsError(ValueError):

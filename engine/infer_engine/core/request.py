@@ -90,4 +90,4 @@ class Request:
     @property
     def is_prefilling(self) -> bool:
         """More than the newest token lacks its KV: prefill, a chunk of it, or recompute."""
-        return self.total_tokens - self.computed_tokens > 1
+        return len(self.prompt) + len(self.output) - self.computed_tokens > 1

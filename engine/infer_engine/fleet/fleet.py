@@ -47,6 +47,7 @@ from infer_engine.protocol import (
     RequestRow,
     RequestState,
     SetHeadroom,
+    Simulation,
     Status,
     TenantLimits,
     Tenants,
@@ -54,7 +55,7 @@ from infer_engine.protocol import (
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.launch_local import default_threads, launch
 from infer_engine.replica.messages import FromReplica, SetLimits
-from infer_engine.replica.server_link import ServerLink
+from infer_engine.replica.server_link import MakeLink, ServerLink
 from infer_engine.settings import ServerSettings
 
 log = logging.getLogger(__name__)
@@ -75,24 +76,30 @@ class Fleet:
         *,
         run_dir: Path | None = None,
         launch: Launch = launch,
+        link: MakeLink = ServerLink,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        pace: float = 1.0,
+        simulation: Callable[[], Simulation] | None = None,
     ) -> None:
         self.settings = settings
+        #: Seconds of the fleet's clock in a real one. All durations are of that clock, all moments are real.
+        self.pace = pace
         self.epoch = secrets.token_hex(8)
-        self.feed = Feed()
+        self.feed = Feed(wall)
         ids = [f"r{number}" for number in range(settings.replicas)]
         self.measures = Measures(ids, clock())
         self._clock = clock
         self._run_dir = RunDir(run_dir, self.epoch)
         self.run_dir = self._run_dir.path
-        self._link = ServerLink(self.run_dir, self._receive, self._after_batch)
-        self._handles = {replica: ReplicaHandle(replica, self._link.send) for replica in ids}
+        self._link = link(self.run_dir, self._receive, self._after_batch)
+        self._handles = {replica: ReplicaHandle(replica, self._link.send, pace=pace) for replica in ids}
         self._ledger = Ledger(self.feed, clock)
         loads = Loads(self._ledger, settings.replica.max_waiting)
         self._placer = Placer(self._ledger, self._handles, loads, most_held=settings.replica.max_waiting)
         self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
         self._observers = Observers(self._handles)
-        self._views = Views(settings, self._handles, self._ledger, self._placer, self.measures)
+        self._views = Views(settings, self._handles, self._ledger, self._placer, self.measures, simulation)
         states = StateChanges(ready=self._replica_ready, observed=self._draining.observed)
         self._inbox = Inbox(self._handles, self._ledger, self._placer, self.measures, states, self._link.send)
         self._lifecycles = {
@@ -155,10 +162,11 @@ class Fleet:
 
     async def _until_idle(self, within_s: float) -> None:
         """Wait until no request is live; each ends on its own, so there is nothing else to wait on."""
-        deadline_s = self._clock() + within_s
+        deadline_s = self._clock() + within_s * self.pace
         for generation in [request.generation for request in self._ledger.live.values()]:
             while not generation.finished and self._clock() < deadline_s:
-                await generation.beyond(len(generation.emitted), deadline_s - self._clock())
+                left_s = (deadline_s - self._clock()) / self.pace
+                await generation.beyond(len(generation.emitted), left_s)
 
     async def _tick(self) -> None:
         while True:
@@ -170,6 +178,20 @@ class Fleet:
                 if not handle.flush():
                     handle.error = "it has not read its messages for too long"
                     self._lifecycles[handle.id].kill()
+
+    # --- time ----------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Monotonic seconds of the fleet's clock."""
+        return self._clock()
+
+    def moment(self, at_s: float) -> float:
+        """When it was ``at_s`` on the fleet's clock, in Unix seconds."""
+        return self.feed.wall() - (self._clock() - at_s) / self.pace
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.settings.deployment is not None
 
     # --- requests ------------------------------------------------------------------------------------------
 

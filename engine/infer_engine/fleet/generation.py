@@ -88,6 +88,8 @@ class Generation:
 
     def wake(self) -> None:
         """Tell readers that something was appended or that it ended."""
+        if not self._waiters:
+            return
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -2,7 +2,7 @@
 stale."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -19,6 +19,7 @@ from infer_engine.protocol import (
     ReplicaFrame,
     RequestRow,
     RequestState,
+    Simulation,
     Status,
     StepMakeup,
     Totals,
@@ -35,6 +36,8 @@ class Views:
     ledger: Ledger
     placer: Placer
     measures: Measures
+    #: How the simulation goes; None where nothing is simulated.
+    simulation: Callable[[], Simulation] | None = None
 
     # --- replicas ------------------------------------------------------------------------------------------
 
@@ -160,23 +163,24 @@ class Views:
         now_s = self.ledger.clock()
         requests: list[Tracked] = []
         for each in self.handles if replica is None else [replica]:
-            requests += self._ordered(each)
+            requests += self._ordered(each, state)
         if replica is None:
-            requests += self.placer.held
-        return [live_row(request, now_s) for request in requests if state is None or request.state == state]
+            requests += [request for request in self.placer.held if state in (None, request.state)]
+        return [live_row(request, now_s) for request in requests]
 
     def held_rows(self) -> list[RequestRow]:
         now_s = self.ledger.clock()
         return [live_row(request, now_s) for request in self.placer.held]
 
-    def _ordered(self, replica: str) -> list[Tracked]:
+    def _ordered(self, replica: str, state: RequestState | None) -> list[Tracked]:
         """Running first, each part in the replica's order as far as it has told."""
+        requests = [each for each in self.ledger.on(replica) if state in (None, each.state)]
+        if not requests:
+            return []
         observation = self.handles[replica].observation
         told = {row.id: place for place, row in enumerate(observation.rows)} if observation else {}
         last = len(told)
-        return sorted(
-            self.ledger.on(replica), key=lambda each: (each.state != "running", told.get(each.id, last))
-        )
+        return sorted(requests, key=lambda each: (each.state != "running", told.get(each.id, last)))
 
     # --- the whole -----------------------------------------------------------------------------------------
 
@@ -186,10 +190,13 @@ class Views:
 
     def _fleet(self) -> Fleet:
         info = self.placer.any_info()
+        simulation = self.simulation() if self.simulation is not None else None
         return Fleet(
             name=self.settings.name,
-            model=model_name(self.settings.replica.model),
-            simulated=info.simulated if info else False,
+            model=served_model(self.settings),
+            # Also before any replica has told so.
+            simulated=simulation is not None or (info is not None and info.simulated),
+            simulation=simulation,
             context_length=info.context_length if info else None,
         )
 
@@ -220,6 +227,12 @@ class Views:
             waiting_reasons=dict(reasons),
             finished=dict(self.ledger.finished),
         )
+
+
+def served_model(settings: ServerSettings) -> str:
+    """The name that clients and operators call: of what is simulated, where anything is."""
+    deployment = settings.deployment
+    return model_name(settings.replica.model) if deployment is None else deployment.model.name
 
 
 def model_name(model: str) -> str:

@@ -49,8 +49,10 @@ class ReplicaHandle:
     """``state`` is set by the fleet alone. What is unknown is None; a new incarnation knows nothing of the
     last."""
 
-    def __init__(self, replica: str, send: Send) -> None:
+    def __init__(self, replica: str, send: Send, *, pace: float = 1.0) -> None:
         self.id = replica
+        #: Seconds of the fleet's clock in a real one: above 1 when it is simulated and fast.
+        self.pace = pace
         self.state: ReplicaState = "starting"
         self.incarnation = 0
         self.pid: int | None = None

@@ -129,7 +129,7 @@ class Ready(Struct, frozen=True, kw_only=True, tag="ready"):
     limits: dict[str, int] = {}
 
 
-class TokenOut(Struct, frozen=True, array_like=True):
+class TokenOut(Struct, frozen=True, array_like=True, gc=False):
     id: str
     token: int
     #: Position of the token in the request's output, so that none is repeated or lost unseen.

@@ -47,6 +47,8 @@ SLOWEST_OBSERVATION_S = 1.0
 FASTEST_OBSERVATION_S = 0.02
 #: What is due sooner than this is waited for as long: a remainder of rounding must not make the loop spin.
 SHORTEST_WAIT_S = 0.001
+#: An idle replica looks at its invariants at most this often.
+IDLE_CHECK_PERIOD_S = 5.0
 #: How long to listen when there is work but the scheduler could plan nothing of it.
 STUCK_WAIT_S = 0.05
 
@@ -79,6 +81,7 @@ class StepLoop:
         link: Link,
         clock: Callable[[], float],
         check_every_step: bool = False,
+        pace: float = 1.0,
     ) -> None:
         self.scheduler = scheduler
         self.stopping = False
@@ -91,11 +94,14 @@ class StepLoop:
         self._link = link
         self._clock = clock
         self._check_every_step = check_every_step
+        #: Seconds of the clock in a second of those who look at it: above 1 when it is simulated and fast.
+        self._pace = pace
         self._view = Observe()
         self._clock_distance_s: float | None = None
         self._observed_s = clock()
         self._observation_asked = True
         self._stuck = False
+        self._checked_s = float("-inf")
         #: Aborted since the last step; the next report tells.
         self._aborted: list[Finish] = []
 
@@ -106,7 +112,7 @@ class StepLoop:
     def turn(self) -> None:
         """Hear, step if there is something to do, observe if it is time. Without work it sleeps in the
         link."""
-        for message in self._link.receive(self._wait_s(), MOST_INBOUND):
+        for message in self._link.receive(self.wait_s(), MOST_INBOUND):
             self._handle(message)
         # What was changed shows at once, not only after a step that may be long.
         self._observe_if_due()
@@ -118,15 +124,16 @@ class StepLoop:
     def _step_is_due(self) -> bool:
         return self.credit > 0 and (self.scheduler.has_work or bool(self._aborted))
 
-    def _wait_s(self) -> float:
+    def wait_s(self) -> float:
+        """How long the next turn may wait for a message before there is something to do."""
         if self._step_is_due():
             return STUCK_WAIT_S if self._stuck else 0.0
         if not self.credit:
-            return SLOWEST_OBSERVATION_S
+            return SLOWEST_OBSERVATION_S * self._pace
         if self._observation_asked:
             return 0.0
         left_s = self._observed_s + self._period_s() - self._clock()
-        return min(SLOWEST_OBSERVATION_S, max(SHORTEST_WAIT_S, left_s))
+        return min(SLOWEST_OBSERVATION_S * self._pace, max(SHORTEST_WAIT_S, left_s))
 
     # --- hearing -------------------------------------------------------------------------------------------
 
@@ -239,7 +246,7 @@ class StepLoop:
         ended_s = self._clock()
         finished = [*self._aborted, *plan.finished, *self.scheduler.commit(tokens, ended_s)]
         self._aborted = []
-        if self._check_every_step or not self.scheduler.has_work:
+        if self._check_every_step or self._check_is_due(ended_s):
             self._check_invariants()
         self._report(
             plan,
@@ -288,6 +295,14 @@ class StepLoop:
             )
         )
 
+    def _check_is_due(self, now_s: float) -> bool:
+        """When there is nothing else to do, and not after every single request: a large pool takes a while to
+        look through."""
+        if self.scheduler.has_work or now_s - self._checked_s < IDLE_CHECK_PERIOD_S * self._pace:
+            return False
+        self._checked_s = now_s
+        return True
+
     def _check_invariants(self) -> None:
         for violation in violations(self.scheduler):
             self.invariant_violations += 1
@@ -297,8 +312,8 @@ class StepLoop:
 
     def _period_s(self) -> float:
         if self._view.hz <= 0:
-            return SLOWEST_OBSERVATION_S
-        return min(SLOWEST_OBSERVATION_S, max(FASTEST_OBSERVATION_S, 1 / self._view.hz))
+            return SLOWEST_OBSERVATION_S * self._pace
+        return self._pace * min(SLOWEST_OBSERVATION_S, max(FASTEST_OBSERVATION_S, 1 / self._view.hz))
 
     def _observe_if_due(self) -> None:
         now_s = self._clock()

@@ -82,18 +82,7 @@ class Worker:
         try:
             info = self._measured(runner)
             loop = self._make_loop(runner, info)
-            limits = loop.scheduler.limits
-            self._link.send(
-                Ready(
-                    incarnation=self._config.incarnation,
-                    info=info,
-                    admit_limit=limits.admit_limit,
-                    batch_limit=limits.batch_limit,
-                    max_running=limits.max_running,
-                    token_budget=limits.token_budget,
-                    limits=limits.by_name(),
-                )
-            )
+            self._link.send(ready(self._config.incarnation, info, loop.scheduler.limits))
             self._loop = loop
             loop.run()
         finally:
@@ -110,16 +99,7 @@ class Worker:
     def _make_loop(self, runner: Runner, info: RunnerInfo) -> StepLoop:
         return StepLoop(
             incarnation=self._config.incarnation,
-            scheduler=Scheduler(
-                BlockPool(
-                    info.kv_blocks,
-                    info.block_size,
-                    prefix_cache=self._config.settings.prefix_cache,
-                ),
-                starting_limits(self._config.settings, info),
-                info.context_length,
-                host_pool(self._config.settings, info),
-            ),
+            scheduler=make_scheduler(self._config.settings, info),
             runner=runner,
             link=self._link,
             clock=time.monotonic,
@@ -140,6 +120,29 @@ class Worker:
         if self._loop is None:
             raise Stopped(0)
         self._loop.stopping = True
+
+
+def make_scheduler(settings: ReplicaSettings, info: RunnerInfo) -> Scheduler:
+    """For the pool that the runner has. LimitsError when the settings do not go together."""
+    return Scheduler(
+        BlockPool(info.kv_blocks, info.block_size, prefix_cache=settings.prefix_cache),
+        starting_limits(settings, info),
+        info.context_length,
+        host_pool(settings, info),
+    )
+
+
+def ready(incarnation: int, info: RunnerInfo, limits: Limits) -> Ready:
+    """What a replica says once it has loaded."""
+    return Ready(
+        incarnation=incarnation,
+        info=info,
+        admit_limit=limits.admit_limit,
+        batch_limit=limits.batch_limit,
+        max_running=limits.max_running,
+        token_budget=limits.token_budget,
+        limits=limits.by_name(),
+    )
 
 
 def starting_limits(settings: ReplicaSettings, info: RunnerInfo) -> Limits:

@@ -127,7 +127,7 @@ class Metrics(Collector):
         histogram = self._histograms.get(key)
         if histogram is None:
             histogram = self._histograms[key] = Histogram(_HISTOGRAMS[sample.measure][2])
-        histogram.observe(sample.value_s)
+        histogram.observe(sample.value_s, sample.times)
 
     def _happened(self, item: FeedItem) -> None:
         if isinstance(item, Event) and item.kind == "reject":
@@ -230,11 +230,33 @@ class Metrics(Collector):
             family = GaugeMetricFamily(name, help_text, labels=("model_name",))
             _add(family, [self._model], value)
             yield family
+        yield from self._simulation()
         build = GaugeMetricFamily(
             "infer_build_info", "What runs.", labels=("model_name", "version", "protocol_version")
         )
         build.add_metric([self._model, _version(), str(PROTOCOL_VERSION)], 1)
         yield build
+
+    def _simulation(self) -> Iterator[Metric]:
+        """1 where nothing on this page was measured on a GPU, so that no alarm is built on it by mistake."""
+        fleet = self._fleet.status().fleet
+        simulation = fleet.simulation
+        mark = GaugeMetricFamily(
+            "infer_simulated",
+            "1: no model computes here, and all durations are simulated seconds.",
+            labels=("model_name", "deployment"),
+        )
+        mark.add_metric([self._model, simulation.deployment if simulation else ""], float(fleet.simulated))
+        yield mark
+        if simulation is None:
+            return
+        for name, help_text, value in (
+            ("infer_simulation_speed", "Simulated seconds per second, as asked.", simulation.speed),
+            ("infer_simulation_achieved_speed", "And as it was lately.", simulation.achieved_speed),
+        ):
+            family = GaugeMetricFamily(name, help_text, labels=("model_name",))
+            _add(family, [self._model], value)
+            yield family
 
 
 def _version() -> str:

@@ -106,7 +106,7 @@ def test_requests_and_blocks_show_who_runs_and_what_they_hold(run: Run, client: 
 
     document = run("blocks", row["replica"], "--json").document
     blocks = convert(document, Blocks)
-    assert set(document) == {"version", "replica", "block_size", "total", "blocks"}
+    assert set(document) == {"version", "simulated", "replica", "block_size", "total", "blocks"}
     assert sum(each.count for each in blocks.blocks) == blocks.total
     table = run("blocks", row["replica"])
     assert table.code == 0
@@ -169,8 +169,8 @@ def test_modes_and_values_that_do_not_exist_are_usage_errors(run: Run) -> None:
         (("headroom", "-5"), "-5"),
         (("headroom", "1.5b"), "a whole number of blocks"),
         (("headroom", "10%", "--tier", "gold"), "interactive or batch"),
-        (("inject", "flood"), "chat or long-context or burst or mixed"),
-        (("inject", "chat", "--rate", "51"), "from 0.01 to 50"),
+        (("inject", "flood"), "chat or long-context or long-answer or burst or mixed"),
+        (("inject", "chat", "--rate", "501"), "from 0.01 to 500"),
         (("inject", "chat", "--duration", "1h"), "from 1s to 10m"),
         (("inject",), "needs a PROFILE"),
         (("inject", "chat", "--stop"), "--stop takes no PROFILE"),
