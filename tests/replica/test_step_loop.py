@@ -23,7 +23,7 @@ from infer_engine.replica.messages import (
     ToReplica,
     Withdrawn,
 )
-from infer_engine.replica.step_loop import MOST_INBOUND, StepLoop
+from infer_engine.replica.step_loop import MOST_INBOUND, MOST_WAITING_ROWS, StepLoop
 from support.replicas import (
     FIRST_TOKEN,
     Clock,
@@ -257,6 +257,18 @@ def test_the_last_view_before_idling_is_not_a_stale_one() -> None:
     assert last.step == bench.reports[-1].step
     assert (last.kv_used, last.rows) == (0, [])
     assert [(run.first, run.count, run.state) for run in last.blocks or []] == [(0, 16, "free")]
+
+
+def test_of_a_long_queue_the_first_are_told_and_the_rest_are_counted() -> None:
+    bench = Bench(max_running=1, max_waiting=1_000)
+    queued = [f"w{number}" for number in range(MOST_WAITING_ROWS + 50)]
+    bench.hear(submit("a", max_tokens=40), *(submit(name) for name in queued))
+    bench.turns(3)
+    bench.hear(Observe(hz=0))
+    bench.turns(1)
+    told = bench.observations[-1]
+    assert told.waiting == len(queued)
+    assert [row.id for row in told.rows] == ["a", *queued[:MOST_WAITING_ROWS]]
 
 
 def test_observations_are_left_out_when_the_server_does_not_keep_up() -> None:

@@ -90,6 +90,20 @@ def test_a_full_batch_leaves_a_third_to_the_queue() -> None:
     assert " more: kv" in shown[blocks - 1]
 
 
+def test_of_a_queue_longer_than_its_list_the_rest_is_a_number() -> None:
+    picture = pictures.incident()
+    r2 = picture.replicas["r2"]
+    longer = ReplicaPicture(msgspec.structs.replace(r2.status, waiting=5_023), r2.rows, r2.order, r2.blocks)
+    shown = lines(
+        dataclasses.replace(picture, replicas={"r2": longer}), Look(replica="r2"), Size(120, 36), replica=True
+    )
+    at = next(number for number, line in enumerate(shown) if "QUEUE 5,023" in line)
+    rest = next(line for line in shown[at:] if " more: " in line)
+    assert rest.endswith("not listed 5,000")
+    listed = sum(line.lstrip("▸ ").split(" ")[0].isdigit() for line in shown[at + 1 : shown.index(rest)])
+    assert f"… {5_023 - listed:,} more" in rest
+
+
 def test_the_lens_is_in_the_bar_at_120_columns() -> None:
     assert "v lens" in plain(key_bar("replica", 120))
 

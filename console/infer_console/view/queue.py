@@ -29,15 +29,15 @@ def queue_section(replica: ReplicaPicture, look: Look, width: int, height: int) 
     known = replica.status.waiting
     total = count(known if known is not None else len(waiting))
     rows = [rule(width, "QUEUE", total, "in admission order" if width >= 60 else "", focused)]
-    room = height - 1
-    shown = window(
-        len(waiting), room if len(waiting) <= room else max(1, room - 1), cursor.index if focused else 0
-    )
+    # A replica lists the first of a long queue; of the rest only the number is known.
+    unlisted = max(0, known - len(every)) if known is not None and not look.filter and every else 0
+    rest = unlisted > 0 or len(waiting) > height - 1
+    shown = window(len(waiting), max(1, height - 2) if rest else height - 1, cursor.index if focused else 0)
     for index in shown:
         place, row = waiting[index]
         rows.append(queue_row(place, row, width, selected=row.id == cursor.id, focused=focused))
-    if len(shown) < len(waiting):
-        rows.append(_rest_row(waiting, shown, width))
+    if rest:
+        rows.append(_rest_row(waiting, shown, unlisted, width))
     elif not waiting:
         text = " nobody waits" if not known else " the queue is not known yet"
         rows.append(Line(width).put(" nobody matches the filter" if look.filter else text, "dim").row())
@@ -95,8 +95,8 @@ def _explanation(row: RequestRow) -> SafeText:
     return safe("; ".join(parts))
 
 
-def _rest_row(waiting: list[tuple[int, RequestRow]], shown: range, width: int) -> Row:
-    """Counts what is not shown, by reason."""
+def _rest_row(waiting: list[tuple[int, RequestRow]], shown: range, unlisted: int, width: int) -> Row:
+    """Counts what is not shown, by reason where it is listed."""
     hidden = [row for index, (_, row) in enumerate(waiting) if index not in shown]
     tally: dict[str, int] = {}
     for row in hidden:
@@ -105,4 +105,6 @@ def _rest_row(waiting: list[tuple[int, RequestRow]], shown: range, width: int) -
     told = ", ".join(
         f"{name} {number}" for name, number in sorted(tally.items(), key=lambda item: (-item[1], item[0]))
     )
-    return Line(width).put(safe(f"   … {len(hidden)} more: {told}"), "dim").row()
+    if unlisted:
+        told += f"{', ' if told else ''}not listed {count(unlisted)}"
+    return Line(width).put(safe(f"   … {count(len(hidden) + unlisted)} more: {told}"), "dim").row()

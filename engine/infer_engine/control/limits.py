@@ -39,7 +39,7 @@ class LimitChanges:
                 "limits-revert",
                 target,
                 command,
-                command.revert_after_s,
+                command.revert_after_s / self._fleet.pace,
                 lambda: self._restore(moves),
                 self._wall,
             )
@@ -78,7 +78,7 @@ class LimitChanges:
                 "tenant-revert",
                 tenant,
                 command,
-                command.revert_after_s,
+                command.revert_after_s / self._fleet.pace,
                 lambda: self._restore_tenant(tenant, before, after),
                 self._wall,
             )

@@ -69,7 +69,7 @@ class Views:
             observation,
             limits_of(observation),
             running,
-            len(observation.rows) - running,
+            len(observation.rows) - running if observation.waiting is None else observation.waiting,
             handle.observed_report,
         )
         rows = self._observed_rows(observation)

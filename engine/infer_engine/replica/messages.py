@@ -184,8 +184,8 @@ class StepReport(Struct, frozen=True, kw_only=True, tag="step"):
 
 
 class Observation(Struct, frozen=True, kw_only=True, tag="observation"):
-    """One consistent moment between two steps. Rows: running in batch order, then waiting in admission
-    order."""
+    """One consistent moment between two steps. Rows: running in batch order, then the first of those that
+    wait, in admission order."""
 
     incarnation: int
     step: int
@@ -204,6 +204,8 @@ class Observation(Struct, frozen=True, kw_only=True, tag="observation"):
     invariant_violations: int
     rows: list[CoreRow]
     blocks: list[BlockRun] | None = None
+    #: All that wait, those without a row included; None: they all have one.
+    waiting: int | None = None
     #: All of ``core.Limits`` that are numbers, by name, and the tenants'.
     limits: dict[str, int] = {}
     tenant_default: TenantLimits = TenantLimits()

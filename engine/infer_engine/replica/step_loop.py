@@ -45,6 +45,8 @@ MOST_INBOUND = 256
 #: An observation is sent this often even when nobody looks closely.
 SLOWEST_OBSERVATION_S = 1.0
 FASTEST_OBSERVATION_S = 0.02
+#: Of the queue so many are told: the rest is a count, so that a long queue costs no more than a short one.
+MOST_WAITING_ROWS = 256
 #: What is due sooner than this is waited for as long: a remainder of rounding must not make the loop spin.
 SHORTEST_WAIT_S = 0.001
 #: An idle replica looks at its invariants at most this often.
@@ -340,7 +342,8 @@ class StepLoop:
             waiting_reasons=scheduler.admission.reason_counts(),
             preemptions=counters.preemptions,
             invariant_violations=self.invariant_violations,
-            rows=observe.rows(scheduler),
+            rows=observe.rows(scheduler, MOST_WAITING_ROWS),
+            waiting=len(scheduler.waiting),
             blocks=observe.block_runs(scheduler) if self._view.blocks else None,
             admit_limit=limits.admit_limit,
             batch_limit=limits.batch_limit,
