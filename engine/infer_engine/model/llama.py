@@ -71,8 +71,7 @@ class Llama:
             )
         self._norm = vector("norm")
         self._head = linear(self._embedding if architecture.tied else weights["head"])
-        pairs = torch.arange(0, architecture.head_dim, 2, dtype=torch.float32) / architecture.head_dim
-        self._frequencies = (1.0 / architecture.rope_base**pairs).to(device)
+        self._frequencies = rope_frequencies(architecture).to(device)
 
     def __call__(
         self, tokens: torch.Tensor, positions: torch.Tensor, attend: Attention, logit_rows: torch.Tensor
@@ -101,6 +100,12 @@ class Llama:
 
     def _normed(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return functional.rms_norm(x, weight.shape, weight, self.architecture.norm_epsilon)
+
+
+def rope_frequencies(architecture: Architecture) -> torch.Tensor:
+    """Radians per position of each rotated pair, fp32 [head_dim / 2]."""
+    pairs = torch.arange(0, architecture.head_dim, 2, dtype=torch.float32) / architecture.head_dim
+    return 1.0 / architecture.rope_base**pairs
 
 
 def _rotate(heads: torch.Tensor, rotations: torch.Tensor) -> None:

@@ -24,6 +24,8 @@ class RunnerInfo(Struct, frozen=True, kw_only=True):
     simulated: bool = False
     #: Blocks of the pool in host memory that the runner allocated for swapping.
     host_blocks: int = 0
+    #: What computes what, where there was a choice: ``{"model": "kernels avx512vnni"}``.
+    paths: dict[str, str] = {}
 
 
 class Runner(Protocol):
