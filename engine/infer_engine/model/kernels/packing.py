@@ -64,7 +64,8 @@ def _exact(stored: list[StoredRows]) -> _Groups | None:
     parts: list[_Groups] = []
     for kind, rows in stored:
         unpack = _UNPACK.get(kind)
-        part = unpack(rows) if unpack else None
+        with np.errstate(over="ignore"):  # it is looked for below
+            part = unpack(rows) if unpack else None
         if part is None or not np.isfinite(part.minima).all():
             return None
         parts.append(part)

@@ -47,15 +47,19 @@ def quantise(x: Any, count: int, out: Any, scales: Any) -> None:
     the scale and the sum of the group. The error is at most 1/65534 of the group's largest value."""
     for group in range(count // GROUP):
         first = group * GROUP
-        most, total = ZERO, ZERO
+        most = ZERO
         for n in range(first, first + GROUP):
             most = max(most, abs(x[n]))
-            total += x[n]
         inverse = _SHORT_MOST / most if most > ZERO else ZERO
+        # Of the rounded values: then the products' error is that of the rounding times the weights, not times
+        # their larger unsigned parts.
+        total = np.int32(0)
         for n in range(first, first + GROUP):
-            out[n] = np.int16(np.rint(x[n] * inverse))
+            rounded = np.int32(np.rint(x[n] * inverse))
+            out[n] = np.int16(rounded)
+            total += rounded
         scales[group, 0] = most / _SHORT_MOST
-        scales[group, 1] = total
+        scales[group, 1] = np.float32(total) * scales[group, 0]
 
 
 @compiled_loosely
