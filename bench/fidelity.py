@@ -1,4 +1,4 @@
-"""How far each path of the CPU is from the fp32 reference: perplexity, agreement and divergence on a text that
+"""How far each path of the CPU is from the fp32 reference: perplexity, agreement, divergence, on a text that
 comes with Python (the topics of its ``help``).
 
 python bench/fidelity.py --tokens 1536
