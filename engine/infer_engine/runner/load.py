@@ -54,7 +54,9 @@ def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
     with torch.inference_mode():
         compiled = None
         if settings.dtype == "auto" and device.type == "cpu":
-            compiled = kernel_model(architecture, weights, gguf, settings.block_size, _stage(progress, *_LOAD))
+            compiled = kernel_model(
+                architecture, weights, gguf, settings.block_size, _stage(progress, *_LOAD)
+            )
         model = compiled or Llama(architecture, weights, kind, device, _stage(progress, *_LOAD))
         pool, forward = _forward(settings, model)
         info = RunnerInfo(
