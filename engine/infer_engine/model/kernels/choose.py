@@ -66,7 +66,7 @@ def _why_not(architecture: Architecture, block_size: int) -> str | None:
 
     # Of heads under 64, the first token's values were once added as zeros: not understood, so not computed.
     if architecture.head_dim % simd.WIDTH or architecture.head_dim < _LEAST_HEAD_DIM:
-        return f"head dimension {architecture.head_dim} is under {_LEAST_HEAD_DIM} or no multiple of {simd.WIDTH}"
+        return f"head dimension {architecture.head_dim} under {_LEAST_HEAD_DIM} or no multiple of {simd.WIDTH}"
     if block_size % TOKENS or PART % block_size:
         return f"block size {block_size} is no multiple of {TOKENS} that divides {PART}"
     return None
