@@ -1,13 +1,14 @@
 # make run    open the console on an embedded engine (sets everything up first)
 # make test   the whole suite (sets everything up first)
 # make check  lint, types and import contracts alone
+# make bench  measure the engine, beside the peers that make peers has built
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test check model bench simulate clean
+.PHONY: run test check model bench peers simulate clean
 
 run: $(STAMP)
 	@$(BIN)/infer-console
@@ -27,9 +28,11 @@ model: $(STAMP)
 simulate: $(STAMP)
 	$(BIN)/python tests/simulation/simulate.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
-bench: $(STAMP)
-	$(BIN)/python bench/scheduler.py
-	$(BIN)/python bench/decode.py
+bench: $(STAMP) model
+	$(BIN)/python bench/run.py $(if $(ONLY),--only $(ONLY)) $(if $(REPEATS),--repeats $(REPEATS))
+
+peers: $(STAMP) model
+	$(BIN)/python bench/build_peers.py
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

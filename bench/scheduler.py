@@ -1,7 +1,8 @@
 """Microseconds that the core takes per step, by batch size and queue length, with a runner that does nothing.
 
 ``python bench/scheduler.py`` prints one JSON document: ``step`` (plan and commit), and what a look costs
-(``rows``, ``blocks``, ``reasons``). Medians over steps of several rounds.
+(``rows``, ``blocks``, ``reasons``). Medians over steps of several rounds. What the whole step loop takes,
+telling included, is part ``scheduler`` of ``infer-console bench engine``.
 """
 
 import argparse
@@ -11,63 +12,64 @@ import platform
 import statistics
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
 
-from infer_engine.core.blocks import BlockPool
-from infer_engine.core.limits import Limits
+from infer_engine.benchmark.step_time import BLOCKS, NoRunner, loaded, request
 from infer_engine.core.observe import block_runs, rows
-from infer_engine.core.plan import Plan
-from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
+from infer_engine.protocol import TenantLimits
 
-BLOCKS = 31_000
 RUNNING = (16, 64, 256)
 WAITING = (100, 10_000)
 #: Rows an observation carries of the queue.
 SHOWN_WAITING = 200
 
 
-def loaded(running: int, waiting: int) -> Scheduler:
-    """A scheduler with ``running`` sequences decoding and ``waiting`` requests queued behind a full batch, a
-    third of which end and are replaced every so often."""
-    limits = Limits(
-        admit_limit=BLOCKS, batch_limit=BLOCKS, max_running=running, token_budget=8192, max_waiting=1_000_000
+def blocked(running: int, waiting: int, tenants: int) -> Scheduler:
+    """The same with room in the batch and none in the pool: every step looks at as many as it ever does, of
+    ``tenants`` that take turns, a third of the prompts being long."""
+    scheduler = loaded(running, 0)
+    scheduler.set_limits(
+        admit_limit=1,
+        max_running=running + 100,
+        long_prefill_tokens=700,
+        tenant_default=TenantLimits(kv_share=0.9),
     )
-    scheduler = Scheduler(BlockPool(BLOCKS, 16), limits, context_length=100_000)
-    for index in range(running + waiting):
-        add(scheduler, index)
-    for _ in range(40):
-        plan = scheduler.step(0.0)
-        scheduler.commit(tokens_of(plan), 0.0)
+    for index in range(running, running + waiting):
+        scheduler.add(replace(request(index), tenant=f"tenant{index % tenants}"), 0.0)
     return scheduler
-
-
-def add(scheduler: Scheduler, index: int) -> None:
-    prompt = list(range(100 + index * 37 % 900))
-    request = Request(
-        id=f"r{index}", prompt=prompt, max_tokens=100 + index * 53 % 400, arrival_s=float(index)
-    )
-    scheduler.add(request, 0.0)
-
-
-def tokens_of(plan: Plan) -> dict[str, int]:
-    return {chunk.request.id: 7 for chunk in plan.chunks if chunk.samples}
 
 
 def step_us(running: int, waiting: int, steps: int) -> float:
     """Median of one plan and its commit; the queue is kept at its length."""
     scheduler = loaded(running, waiting)
-    serial = running + waiting
+    runner, serial = NoRunner(), running + waiting
     taken: list[float] = []
     for _ in range(steps):
         while len(scheduler.waiting) < waiting:
-            add(scheduler, serial)
+            scheduler.add(request(serial), 0.0)
             serial += 1
         began = perf_counter_ns()
         plan = scheduler.step(0.0)
         planned = perf_counter_ns()
-        tokens = tokens_of(plan)
+        tokens = runner.execute(plan)
+        executed = perf_counter_ns()
+        scheduler.commit(tokens, 0.0)
+        taken.append((perf_counter_ns() - executed + planned - began) / 1000)
+    return statistics.median(taken)
+
+
+def blocked_step_us(running: int, waiting: int, tenants: int, steps: int) -> float:
+    """Median of a step that admits nobody."""
+    scheduler, runner = blocked(running, waiting, tenants), NoRunner()
+    taken: list[float] = []
+    for _ in range(steps):
+        began = perf_counter_ns()
+        plan = scheduler.step(0.0)
+        planned = perf_counter_ns()
+        tokens = runner.execute(plan)
         executed = perf_counter_ns()
         scheduler.commit(tokens, 0.0)
         taken.append((perf_counter_ns() - executed + planned - began) / 1000)
@@ -118,6 +120,10 @@ def measure(steps: int, rounds: int) -> list[dict[str, Any]]:
             wanted = 1000.0 if running == 256 else None
             results.append(result(f"step, {running} running, {waiting} waiting", value, wanted))
     few, many = WAITING
+    for tenants in (1, 1000):
+        value = blocked_step_us(256, many, tenants, min(steps, 90))
+        name = f"step, 256 running, {many} waiting of {tenants} tenants for want of room"
+        results.append(result(name, value, 1000.0))
     results.append(growth("step growth, 100 to 10000 waiting at 256", step[256, many] / step[256, few], 1.2))
     results.append(growth("step growth, 16 to 256 running", step[256, few] / step[16, few], 16.0))
     scheduler = loaded(256, 10_000)

@@ -134,3 +134,30 @@ def test_presets_are_named_as_they_are_filed() -> None:
     assert all(name == model.name for name, model in MODELS.items())
     assert all(name == gpu.name for name, gpu in GPUS.items())
     assert replace(BIG) == BIG
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("llama-3.2-1b", 1_235_814_400),
+        ("llama-3.1-8b", 8_030_261_248),
+        ("llama-3.1-70b", 70_553_706_496),
+        ("qwen2.5-0.5b", 494_032_768),
+        ("qwen2.5-7b", 7_615_616_512),
+        ("qwen3-0.6b", 596_049_920),
+        ("qwen3-8b", 8_190_735_360),
+        ("mistral-7b", 7_248_023_552),
+        ("smollm2-1.7b", 1_711_376_384),
+    ],
+)
+def test_shapes_give_the_parameters_that_are_published(name: str, parameters: int) -> None:
+    assert model_named(name).parameters == parameters
+
+
+def test_a_model_is_found_by_what_people_call_it() -> None:
+    assert model_named("Llama-70B") is MODELS["llama-3.1-70b"]
+    assert parse_deployment("llama-8b@2xL40S").device == "2×L40S"
+
+
+def test_moving_kv_to_the_host_goes_over_every_gpus_own_link() -> None:
+    assert FOUR_H100.swap_s(16) == pytest.approx(16 * 327_680 / (4 * 63e9))

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+from infer_engine.benchmark.options import add_options
 from infer_engine.model.errors import ModelError
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, SettingsError, validate
 from infer_engine.telemetry.logs import configure_logging
@@ -29,6 +30,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.verb == "serve":
             return _serve(options.settings, options.lifeline)
+        if options.verb == "bench":
+            from infer_engine.benchmark.run import run
+
+            return run(options)
         return _fetch(options.model, prepare=not options.file_only, lifeline=options.lifeline)
     except KeyboardInterrupt:
         return 130
@@ -43,11 +48,15 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--settings", default="{}", metavar="JSON", help="settings as one JSON object")
     serve.add_argument("--lifeline", action="store_true", help="stop when stdin ends (the parent died)")
     fetch = verbs.add_parser("fetch", help="fetch and prepare the model; its path goes to stdout")
-    fetch.add_argument("--model", default=DEFAULT_MODEL, help="a known name or a GGUF file")
+    fetch.add_argument(
+        "--model", default=DEFAULT_MODEL, help="a known name, a GGUF file or a Hugging Face directory"
+    )
     fetch.add_argument("--lifeline", action="store_true", help="stop when stdin ends (the parent died)")
     fetch.add_argument(
         "--file-only", action="store_true", help="leave preparing the weights to the first start"
     )
+    bench = verbs.add_parser("bench", help="measure what the engine reaches on this machine")
+    add_options(bench)
     return parser
 
 
@@ -105,11 +114,11 @@ def _prepare_weights(path: Path, progress: "_Progress") -> None:
     """Make the file that replicas map into memory, so that the first start of the server is quick."""
     # Here torch is loaded, which takes seconds: only for this, and never in the server's process.
     from infer_engine.model.architecture import read_architecture
-    from infer_engine.model.gguf_file import read_gguf
+    from infer_engine.model.source import open_source
     from infer_engine.model.weights import load_weights
 
-    gguf = read_gguf(path)
-    load_weights(gguf, read_architecture(gguf), progress)
+    source = open_source(path)
+    load_weights(source, read_architecture(source), progress)
 
 
 class _Progress:

@@ -25,7 +25,16 @@ PreemptMode = Literal["swap", "recompute"]
 PreemptChoice = Literal["auto", "swap", "recompute"]
 #: Why a request waits. ``behind`` names the request it waits behind in its own field.
 WaitingReason = Literal[
-    "kv", "headroom", "token_budget", "slots", "tier", "tenant", "draining", "loading", "behind"
+    "kv",
+    "headroom",
+    "token_budget",
+    "slots",
+    "tier",
+    "tenant",
+    "long_prefill",
+    "draining",
+    "loading",
+    "behind",
 ]
 EventKind = Literal[
     "admit", "finish", "preempt", "cache_evict", "move", "reject", "replica", "operation", "traffic"
@@ -62,6 +71,9 @@ class Kv(Struct, frozen=True):
     admit_limit: int | None = None
     batch_limit: int | None = None
     bytes_per_token: int | None = None
+    #: Blocks in host memory for preempted sequences, and how many of them are in use.
+    host_total: int | None = None
+    host_used: int | None = None
 
 
 class StepMakeup(Struct, frozen=True):
@@ -98,6 +110,10 @@ class Replica(Struct, frozen=True, kw_only=True):
     load_progress: float | None = None
     #: Preemptions in the last minute.
     preemptions_per_min: float | None = None
+    #: Since the server's start; ``preemptions`` is their sum.
+    preemptions_by_mode: dict[PreemptMode, int] = {}
+    #: Its live limits by name; empty until it has loaded.
+    limits: dict[str, int] = {}
     invariant_violations: int | None = None
     simulated: bool = False
     device: str | None = None
@@ -152,6 +168,7 @@ class BlockRun(Struct, frozen=True):
 
 class Blocks(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     replica: str
     block_size: int
     total: int
@@ -184,6 +201,21 @@ class TrafficStatus(Struct, frozen=True):
     stopped_because: str | None = None
 
 
+class Simulation(Struct, frozen=True, kw_only=True):
+    """No model computes here: steps take as long as a roofline says, and all durations are simulated
+    seconds."""
+
+    #: Model and GPUs of one replica, such as ``llama-3.1-70b@4×h100``.
+    deployment: str
+    #: Simulated seconds per real second, as asked for.
+    speed: float
+    #: And as it was lately: lower when the machine cannot keep up. None before it is known.
+    achieved_speed: float | None = None
+    seed: int = 0
+    #: Simulated seconds since the start.
+    elapsed_s: float = 0.0
+
+
 class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     model: str
@@ -193,6 +225,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     context_length: int | None = None
     gateway: GatewayStatus = GatewayStatus()
     traffic: TrafficStatus = TrafficStatus()
+    #: What is simulated and how fast; None where it is not.
+    simulation: Simulation | None = None
 
 
 class Totals(Struct, frozen=True, kw_only=True):
@@ -233,7 +267,53 @@ class Status(Struct, frozen=True, kw_only=True):
 
 class Requests(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     requests: list[RequestRow]
+
+
+class TenantLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one tenant may use; None is no limit."""
+
+    #: Requests taken per minute; more are refused at the door.
+    requests_per_minute: int | None = None
+    #: Tokens of the longest prompt that is taken.
+    prompt_tokens: int | None = None
+    #: Share (0 to 1) of each replica's KV pool, in blocks, up to which its requests are admitted.
+    kv_share: float | None = None
+    #: Long prompts that prefill at once on each replica.
+    long_prefills: int | None = None
+    #: The tier of all its requests, whatever they ask for.
+    tier: Tier | None = None
+
+
+class TenantStatus(Struct, frozen=True, kw_only=True):
+    """What a tenant may use and what it uses now. ``name`` is untrusted text."""
+
+    name: str
+    limits: TenantLimits
+    #: These limits are its own, not the default's.
+    own: bool
+    running: int
+    waiting: int
+    kv_blocks: int
+    requests_last_minute: int
+    #: Refused by its limits since the server's start.
+    refused: int
+
+
+class Tenants(Struct, frozen=True, kw_only=True):
+    """Tenants that have requests, had some lately, or have limits of their own."""
+
+    version: int = PROTOCOL_VERSION
+    default: TenantLimits
+    tenants: list[TenantStatus]
+
+
+class LiveLimits(Struct, frozen=True, kw_only=True):
+    """By replica, the limits that it lives by, by name; empty until it has loaded."""
+
+    version: int = PROTOCOL_VERSION
+    replicas: dict[str, dict[str, int]]
 
 
 # --- what happened: events and steps -----------------------------------------------------------------------
@@ -353,8 +433,31 @@ class StopInjection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     actor: str = ""
 
 
+class ChangeLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Change live limits of a replica, or of all, by name: all that are given or none, between two steps."""
+
+    limits: dict[str, int]
+    replica: str | None = None
+    revert_after_s: float | None = None
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class ChangeTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Change what a tenant (of the path; ``*`` is all that have no limits of their own) may use. ``limits``
+    holds fields of TenantLimits; null lifts one, those not given stay. ``forget`` drops all of them."""
+
+    limits: dict[str, Any] = {}
+    forget: bool = False
+    revert_after_s: float | None = None
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
 #: Everything that can be asked.
-Command = Drain | Undrain | SetHeadroom | Cancel | Inject | StopInjection
+Command = Drain | Undrain | SetHeadroom | Cancel | Inject | StopInjection | ChangeLimits | ChangeTenant
 
 
 class Effect(Struct, frozen=True, kw_only=True):
@@ -526,9 +629,11 @@ class Hello(Struct, frozen=True, kw_only=True):
 
 class Operations(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     operations: list[Operation]
 
 
 class Events(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     events: list[Event] = field(default_factory=list)

@@ -11,27 +11,31 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 from infer_engine.control.api import build_control
 from infer_engine.control.context import Context
+from infer_engine.control.corpus import ordinary_tokens
 from infer_engine.control.operations import Operations
 from infer_engine.control.traffic import Injector
 from infer_engine.fetching import fetch_model
 from infer_engine.fleet.fleet import Fleet
-from infer_engine.fleet.views import model_name
+from infer_engine.fleet.simulated import simulated_fleet
+from infer_engine.fleet.views import model_name, served_model
 from infer_engine.gateway.app import build_gateway
 from infer_engine.gateway.load import GatewayLoad
+from infer_engine.gateway.simulated import MarkSimulated
 from infer_engine.listener import Listener
 from infer_engine.model.architecture import read_architecture
 from infer_engine.model.errors import ModelError
-from infer_engine.model.gguf_file import read_gguf
+from infer_engine.model.source import open_source
 from infer_engine.model.store import resolve
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Operation
+from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket
 from infer_engine.sockets import ListenError, Sockets, open_sockets
 
@@ -94,7 +98,7 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     except ListenError as error:
         raise StartError(str(error)) from error
     try:
-        model = await _unless_stopped(_load_model(settings.replica.model), stop)
+        model = await _unless_stopped(_load_model(settings), stop)
         if model is not None:
             await _run(settings, model, sockets, stop)
     except ModelError as error:
@@ -105,13 +109,15 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
 
 
 async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, stop: StopSignal) -> None:
-    fleet = Fleet(settings)
+    clock = PacedClock(settings.speed) if settings.deployment is not None else None
+    fleet = Fleet(settings) if clock is None else _simulated(settings, model, clock)
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
     load = GatewayLoad(lambda: gateway.connections)
     app = build_gateway(
         fleet, model.tokenizer, model_name=model.name, context_length=model.context_length, load=load
     )
-    gateway = Listener(app, sockets.gateway)
+    marked = app if settings.deployment is None else MarkSimulated(app, str(settings.deployment))
+    gateway = Listener(marked, sockets.gateway)
     context = Context(
         fleet=fleet,
         tokenizer=model.tokenizer,
@@ -124,6 +130,8 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
     control = Listener(build_control(context, lambda _scope: "admin"), sockets.control)
     load.start()
     try:
+        if clock is not None:
+            clock.start()
         await fleet.start()
         await gateway.start()
         await control.start()
@@ -133,22 +141,41 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         _leave_anyway_after(stop.drain_s + END_S)
         await operations.close()
         await fleet.stop(stop.drain_s)
+        if clock is not None:
+            await clock.stop()
         context.stopping.set()
         await asyncio.gather(gateway.close(), control.close())
         await load.close()
 
 
-async def _load_model(name: str) -> LoadedModel:
+def _simulated(settings: ServerSettings, model: LoadedModel, clock: PacedClock) -> Fleet:
+    return simulated_fleet(
+        settings,
+        clock,
+        wall=time.time,
+        achieved_speed=lambda: clock.achieved_speed,
+        vocabulary=ordinary_tokens(model.tokenizer),
+    ).fleet
+
+
+async def _load_model(settings: ServerSettings) -> LoadedModel:
+    """Of a model that is simulated only the name and the context: text is cut into tokens by another's
+    tokenizer."""
+    name = settings.replica.model
     path = await (fetch_model(name) if name == DEFAULT_MODEL else asyncio.to_thread(resolve, name))
-    return await asyncio.to_thread(_read_model, name, path)
+    model = await asyncio.to_thread(_read_model, name, path)
+    deployment = settings.deployment
+    if deployment is None:
+        return model
+    return replace(model, name=served_model(settings), context_length=deployment.model.context_length)
 
 
 def _read_model(name: str, path: Path) -> LoadedModel:
-    gguf = read_gguf(path)
+    source = open_source(path)
     return LoadedModel(
         name=model_name(name),
-        tokenizer=Tokenizer(gguf),
-        context_length=read_architecture(gguf).context_length,
+        context_length=read_architecture(source).context_length,
+        tokenizer=Tokenizer(source),
     )
 
 

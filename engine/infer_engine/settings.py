@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from infer_engine.planner import Deployment, PlanError, parse_deployment
 from infer_engine.protocol import PreemptChoice
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -18,12 +19,16 @@ Launcher = Literal["local", "inproc", "ray"]
 
 #: The name by which the bundled default model is asked for.
 DEFAULT_MODEL = "smollm2-135m-instruct"
+#: Replicas that are processes; simulated ones may be more.
+MOST_PROCESSES = 64
 
 
 class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one replica needs to know. Sent to its process as JSON."""
 
-    model: Annotated[str, Meta(description="the default model's name, or a GGUF file")] = DEFAULT_MODEL
+    model: Annotated[
+        str, Meta(description="the default model's name, a GGUF file, or a Hugging Face directory")
+    ] = DEFAULT_MODEL
     block_size: Annotated[int, Meta(ge=1, le=256, description="tokens per KV block")] = 16
     kv_blocks: Annotated[
         Annotated[int, Meta(ge=1, le=10_000_000)] | None,
@@ -53,6 +58,13 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         int,
         Meta(ge=0, le=10_000, description="how often smaller requests may pass a blocked head of the queue"),
     ] = 8
+    long_prefill_tokens: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="a prompt with more tokens to compute is long; unset: four times the token budget"),
+    ] = None
+    max_long_prefills: Annotated[
+        int, Meta(ge=1, le=4096, description="most long prompts that prefill at once")
+    ] = 1
     prefix_cache: Annotated[
         bool, Meta(description="keep the KV of finished requests for others that begin with the same tokens")
     ] = True
@@ -64,11 +76,13 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         PreemptChoice, Meta(description="how to preempt; auto: swap or recompute, the cheaper of the two")
     ] = "auto"
     recompute_tokens_per_s: Annotated[
-        float, Meta(gt=0, description="tokens that prefill computes per second, for that choice")
-    ] = 1000.0
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="tokens that prefill computes per second, for that choice; unset: measured"),
+    ] = None
     swap_bytes_per_s: Annotated[
-        float, Meta(gt=0, description="bytes moved to or from host memory per second, for that choice")
-    ] = 4e9
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="bytes moved to or from host memory per second, for that choice; unset: measured"),
+    ] = None
     device: Annotated[Device, Meta(description="auto takes CUDA where there is a GPU")] = "auto"
     dtype: Annotated[
         Dtype, Meta(description="auto: fp16 weights on CPU, bf16 or fp16 on CUDA; fp32: the reference path")
@@ -105,10 +119,47 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen: Annotated[str, Meta(description="HOST:PORT of the OpenAI gateway; port 0 takes a free one")] = (
         "127.0.0.1:8000"
     )
-    replicas: Annotated[int, Meta(ge=1, le=64, description="replica processes")] = 2
-    launcher: Annotated[Launcher, Meta(description="local: a process each")] = "local"
+    replicas: Annotated[int, Meta(ge=1, le=1024, description="replicas, at most 64 unless simulated")] = 2
+    launcher: Annotated[
+        Launcher | None,
+        Meta(description="local: a process each; inproc: simulated, in the server's process"),
+    ] = None
+    simulate: Annotated[
+        Annotated[str, Meta(max_length=100)] | None,
+        Meta(
+            description="MODEL@N×GPU (or NxGPU), such as llama-70b@4×h100: simulate replicas of that model, "
+            "each on N of those GPUs"
+        ),
+    ] = None
+    speed: Annotated[
+        float, Meta(ge=0.01, le=1000, description="simulated seconds per real second, with --simulate")
+    ] = 1.0
     replica: ReplicaSettings = ReplicaSettings()
     seed: Annotated[int, Meta(description="seed of what the server itself draws (ids, test traffic)")] = 0
+
+    def __post_init__(self) -> None:
+        deployment = self.deployment
+        if deployment is None and self.replicas > MOST_PROCESSES:
+            raise ValueError(
+                f"replicas is {self.replicas}; at most {MOST_PROCESSES} are allowed unless they are simulated"
+            )
+        if deployment is None and self.launcher == "inproc":
+            raise ValueError("launcher is inproc, which is for simulated replicas: simulate is not given")
+        if deployment is not None and self.launcher not in (None, "inproc"):
+            raise ValueError(f"launcher is {self.launcher}; simulated replicas are launched inproc")
+        if self.launcher == "ray":
+            raise ValueError("launcher is ray, which this version does not have; local and inproc it has")
+
+    @property
+    def deployment(self) -> Deployment | None:
+        """What is simulated, None where nothing is. PlanError (a ValueError) when the model or the GPU is not
+        known, or one does not fit the other."""
+        if self.simulate is None:
+            return None
+        deployment = parse_deployment(self.simulate)
+        if deployment.kv_blocks(self.replica.block_size) < 1:
+            raise PlanError(f"{deployment} leaves no room for one KV block")
+        return deployment
 
 
 class SettingsError(ValueError):

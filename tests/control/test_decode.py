@@ -35,7 +35,7 @@ def test_a_command_is_read() -> None:
         (SetHeadroom, b'{"blocks": 1, "revert_after_s": 0}', "revert_after_s"),
         (SetHeadroom, b'{"blocks": 1, "tier": "vip"}', "tier"),
         (Inject, b'{"rate_per_s": 0}', "rate_per_s"),
-        (Inject, b'{"rate_per_s": 51}', "rate_per_s"),
+        (Inject, b'{"rate_per_s": 501}', "rate_per_s"),
         (Inject, b'{"duration_s": 601}', "duration_s"),
         (Inject, b'{"duration_s": 0}', "duration_s"),
     ],

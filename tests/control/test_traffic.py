@@ -97,4 +97,4 @@ async def test_at_most_so_many_are_in_flight(context: Context, monkeypatch: pyte
 async def test_unknown_profiles_are_refused(pair: EngineServer) -> None:
     problem = await refused(pair, "/injections", profile="ddos")
     assert (problem.status, problem.field) == (422, "profile")
-    assert "chat, long-context, burst, mixed" in problem.detail
+    assert "chat, long-context, long-answer, burst, mixed" in problem.detail

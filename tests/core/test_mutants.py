@@ -8,6 +8,19 @@ from dataclasses import dataclass
 import pytest
 from core.test_blocks import test_a_double_free_is_refused_and_changes_nothing as double_free
 from core.test_blocks import test_a_freed_tail_is_reused_before_its_head as tail_first
+from core.test_bounds import (
+    test_a_lower_threshold_counts_for_those_who_wait_already as long_again,
+)
+from core.test_bounds import (
+    test_a_tenant_at_its_share_waits_and_nobody_behind_it_does as share_is_first_come,
+)
+from core.test_bounds import (
+    test_a_tenants_long_prompts_are_bounded_apart_from_those_of_others as own_long_prompts,
+)
+from core.test_bounds import (
+    test_so_many_long_prompts_prefill_at_once_and_short_ones_go_by as goes_by,
+)
+from core.test_bounds import test_what_a_tenants_requests_share_counts_once as share_counts_once
 from core.test_copy_on_write import (
     test_a_fork_whose_parent_ended_copies_what_can_be_found_of_it as orphan_fork,
 )
@@ -20,6 +33,12 @@ from core.test_deadlines import (
 )
 from core.test_deadlines import (
     test_who_comes_back_under_the_same_id_is_judged_by_its_own_deadline as own_deadline,
+)
+from core.test_fairness import (
+    test_the_rows_go_on_behind_the_barred_as_without_them as rows_in_turn,
+)
+from core.test_fairness import (
+    test_who_passes_does_not_move_the_line_for_newcomers as passing_moves_nothing,
 )
 from core.test_preemption import (
     test_a_victim_already_planned_leaves_the_plan_and_its_token_goes_to_a_prefill as refund_planned,
@@ -147,7 +166,7 @@ MUTANTS = [
         "blocks_for(request.total_tokens + 1)",
         "blocks_for(request.total_tokens)",
     ),
-    Mutant("pass without bound", "admission", "head.passed += self", "self"),
+    Mutant("pass without bound", "admission", "head.passed += 1", "head.passed += 0"),
     Mutant(
         "one slot too many",
         "admission",
@@ -156,9 +175,7 @@ MUTANTS = [
     ),
     Mutant("admission costs no budget", "admission", "round_.tokens -= count", "pass"),
     Mutant("batch overtakes interactive", "admission", "is not None or tier in self._heads", "is not None"),
-    Mutant(
-        "stop at a blocked head", "admission", "self._pass_by(head, round_)\n                return", "return"
-    ),
+    Mutant("stop at a blocked head", "admission", "head = self._heads[tier] = request", "return"),
     Mutant("wrong reason", "admission", 'self._gate = "kv"', 'self._gate = "slots"'),
     Mutant(
         "refund of a planned victim forgotten",
@@ -183,7 +200,7 @@ MUTANTS = [
     Mutant(
         "decodes not set aside",
         "batch_plan",
-        "self.spare -= sum(not request.is_prefilling for request in running)",
+        "self.spare -= len(running) - len(prefilling)",
         "pass",
     ),
     Mutant("admit after a preemption", "scheduler", "if len(plan.preempted) > plan.yielded:", "if False:"),
@@ -317,9 +334,9 @@ MUTANTS = [
     ),
     Mutant(
         "forked past the mark",
-        "scheduler",
-        "self.pool.used + fresh > self.limits.mark(child.lane)",
-        "False",
+        "admission",
+        "self._pool.used + fresh <= limits.mark(request.lane)",
+        "True",
         fork_waits_for_the_mark,
     ),
     Mutant(
@@ -368,6 +385,106 @@ MUTANTS = [
     ),
     Mutant("queue without bound in tokens", "refusal", "tokens > limits.max_waiting_tokens", "False"),
     Mutant("tokens of who left the queue", "queues", "self.tokens -= request.total_tokens", "pass"),
+    # Tenants, long prompts
+    Mutant("in the order of arrival alone", "line", "request.account.served += tokens", "pass"),
+    Mutant("what is generated is free", "scheduler", "request.account.served += 1", "pass"),
+    Mutant("prompts found in the cache are charged", "queues", "- request.computed_tokens, in", ", in"),
+    Mutant(
+        "the preempted pay twice", "queues", "if request.preemptions == 0 and not request.output:", "if True:"
+    ),
+    Mutant("absence is credit", "line", "if self._fair and not account.waiting:", "if False:"),
+    Mutant(
+        "who passes moves the line",
+        "admission",
+        "in_turn=request not in round_.passed",
+        "in_turn=True",
+        passing_moves_nothing,
+    ),
+    Mutant(
+        "long prompts take all of the budget",
+        "batch_plan",
+        "count = min(count, for_long)",
+        "pass",
+        goes_by,
+    ),
+    Mutant(
+        "a clock of its own for deadlines",
+        "deadlines",
+        "request.deadline_s, self._serial",
+        "request.deadline_s + 1, self._serial",
+    ),
+    Mutant("no turns within a step", "line", "account.served) + tokens", "account.served)"),
+    Mutant(
+        "a new first of a tenant is not seen",
+        "line",
+        "            return True\n        later",
+        "            return False\n        later",
+    ),
+    Mutant("a tenant's share ignored", "barriers", "if share is None:", "if True:"),
+    Mutant("a tenant alone waits for ever", "barriers", "if not tables or sum", "if tables and sum"),
+    Mutant(
+        "shared blocks count twice",
+        "barriers",
+        "if len(set(hit.blocks).union(*tables)) + fresh <= blocks:",
+        "if False:",
+        share_counts_once,
+    ),
+    Mutant(
+        "the barred hold up others",
+        "admission",
+        "head is None and not barriers.passes_over(request):",
+        "head is None:",
+    ),
+    Mutant(
+        "a tenant's smaller requests pass its first",
+        "barriers",
+        "self.tenants.add(request.tenant)",
+        "pass",
+        share_is_first_come,
+    ),
+    Mutant(
+        "one long prompt too many",
+        "barriers",
+        "if prefills.total() < self._limits",
+        "if prefills.total() <= self._limits",
+    ),
+    Mutant(
+        "long prompts of a tenant unbounded",
+        "barriers",
+        "if most is not None and",
+        "if False and most is not None and",
+        own_long_prompts,
+    ),
+    Mutant(
+        "those admitted in the step do not count", "barriers", "        self._running.append(request)\n", ""
+    ),
+    Mutant(
+        "the cached are long",
+        "admission",
+        "return request.total_tokens - max(known, request.host_tokens)",
+        "return request.total_tokens",
+    ),
+    Mutant(
+        "long for ever", "barriers", "if other.long_prefill and other.is_prefilling", "if other.long_prefill"
+    ),
+    Mutant(
+        "long by the threshold of before",
+        "queues",
+        "if self.may_be_long(request) != stream.long:",
+        "if False:",
+        long_again,
+    ),
+    Mutant("what short prompts leave is lost", "scheduler", "batch_plan.top_up(spare)", "pass"),
+    Mutant(
+        "topped up past the prompt", "batch_plan", "more = min(missing - chunk.count, spare)", "more = spare"
+    ),
+    Mutant(
+        "the wrong rows",
+        "admission",
+        "self._waiting.order(tier, _Seen(self))",
+        "self._waiting.order(tier)",
+        rows_in_turn,
+    ),
     # Deadlines
     Mutant("deadlines ignored", "scheduler", "in self._deadlines.take_passed(now_s)", "in []"),
     Mutant("ended before the deadline", "deadlines", "[0][0] <= now_s", "[0][0] <= now_s + 1"),
@@ -435,8 +552,8 @@ MUTANTS = [
     Mutant(
         "fresh before preempted",
         "queues",
-        "chain(self.started.values(), *(requests.values() for requests in self.fresh.values()))",
-        "chain(*(requests.values() for requests in self.fresh.values()), self.started.values())",
+        "in (self.started, *self.fresh.values())",
+        "in (*self.fresh.values(), self.started)",
     ),
 ]
 

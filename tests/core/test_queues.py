@@ -69,15 +69,3 @@ def test_a_request_of_the_same_id_is_not_the_one_that_waits() -> None:
     queue = WaitingQueue()
     queue.push(request("a"))
     assert request("a") not in queue
-
-
-def test_behind_first_skips_the_head_and_looks_no_further_than_asked() -> None:
-    queue = WaitingQueue()
-    assert queue.first("interactive") is None
-    assert queue.behind_first("interactive", 3) == []
-    for index, name in enumerate("abcde"):
-        queue.push(request(name, index))
-    head = queue.first("interactive")
-    assert head is not None
-    assert head.id == "a"
-    assert [item.id for item in queue.behind_first("interactive", 3)] == ["b", "c", "d"]

@@ -1,7 +1,7 @@
 """Moving the marks of replicas that do not answer, or are not there just now."""
 
 import pytest
-from infer_engine.fleet import headroom
+from infer_engine.fleet import telling
 from infer_engine.fleet.generation import Refusal
 from infer_engine.protocol import SetHeadroom
 from support.fleets import Bench, finished, running_fleet, until
@@ -14,7 +14,7 @@ def limit(bench: Bench, replica: str) -> int | None:
 async def test_a_replica_that_answers_late_moves_late_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(headroom, "ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(telling, "ANSWER_TIMEOUT_S", 0.05)
     async with running_fleet(replicas=1, held=True) as bench:
         running = bench.submit(4, 8)
         await until(lambda: bench.launcher.now("r0").runner.waiting_for_permission)

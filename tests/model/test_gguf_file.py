@@ -2,12 +2,14 @@ import contextlib
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from infer_engine.model.architecture import read_architecture
 from infer_engine.model.errors import ModelError, ModelUnavailable, ModelUnsupported
-from infer_engine.model.gguf_file import read_gguf
+from infer_engine.model.gguf_file import GgufFile, read_gguf
+from numpy.typing import NDArray
 from support.tiny_model import write_tiny_gguf
 
 
@@ -78,7 +80,7 @@ def test_what_is_no_gguf_file_is_refused(tmp_path: Path) -> None:
 
 def test_another_architecture_is_refused_by_name(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "other.gguf", architecture="mamba")
-    with pytest.raises(ModelUnsupported, match=r"'mamba' is not supported \(supported: llama\)"):
+    with pytest.raises(ModelUnsupported, match=r"'mamba' is not supported \(supported: llama, qwen2"):
         read_architecture(read_gguf(path))
 
 
@@ -98,7 +100,9 @@ def test_a_vocabulary_larger_than_the_embedding_is_refused(tiny_path: Path) -> N
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        ("llama.rope.scaling.type", "yarn", "scaled rotary"),
+        ("llama.rope.scaling.type", "longrope", "is 'longrope', allowed are none, linear, yarn"),
+        ("llama.rope.scaling.type", "yarn", "llama.rope.scaling.original_context_length is missing"),
+        ("split.count", 3, "one of several parts"),
         ("llama.expert_count", 8, "mixture-of-experts"),
         ("llama.attention.sliding_window", 1024, "sliding-window"),
         ("llama.block_count", 0, "llama.block_count is 0, allowed is 1 to"),
@@ -114,6 +118,49 @@ def test_what_would_be_computed_wrongly_is_refused(
     source.metadata[key] = value
     with pytest.raises(ModelUnsupported, match=why):
         read_architecture(source)
+
+
+@pytest.mark.parametrize(
+    ("divisors", "why"),
+    [
+        (np.ones(7, np.float32), r"rope_freqs.weight is \(7,\) of type 0, expected \(8,\) of type F32"),
+        (np.ones(8, np.float16), r"rope_freqs.weight is \(8,\) of type 1"),
+        (np.array([1, 2, 3, np.nan, 5, 6, 7, 8], np.float32), "must hold positive numbers"),
+        (np.array([1, 2, 3, 0, 5, 6, 7, 8], np.float32), "must hold positive numbers"),
+    ],
+)
+def test_scales_of_positions_are_checked(
+    divisors: NDArray[np.float32], why: str, tiny_path: Path, tmp_path: Path
+) -> None:
+    """The tensor that files of Llama 3.1 carry."""
+    writer = gguf.GGUFWriter(tmp_path / "scales.gguf", "llama")
+    writer.add_tensor("rope_freqs.weight", divisors)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    model, scales = read_gguf(tiny_path), read_gguf(tmp_path / "scales.gguf")
+    model.tensors.update(scales.tensors)
+    with pytest.raises(ModelUnsupported, match=why):
+        read_architecture(GgufFile(scales.path, model.size_bytes, model.metadata, model.tensors))
+
+
+def test_positions_are_scaled_once(tiny_path: Path) -> None:
+    source = read_gguf(tiny_path)
+    source.metadata.update({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0})
+    scaling = read_architecture(source).rope_scaling
+    assert scaling is not None
+    assert scaling.divisors == (4.0,) * 8
+    source.tensors["rope_freqs.weight"] = source.tensors["blk.0.attn_norm.weight"]
+    with pytest.raises(ModelUnsupported, match="positions are scaled twice"):
+        read_architecture(source)
+
+
+def test_nothing_of_a_file_reaches_a_terminal_as_an_escape(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "m.gguf", architecture="\x1b[31mred\x9b\u202e")
+    with pytest.raises(ModelUnsupported) as caught:
+        read_architecture(read_gguf(path))
+    assert str(caught.value).isprintable()
 
 
 def test_the_hyper_parameters_are_the_files(tiny_path: Path) -> None:

@@ -164,7 +164,10 @@ def test_what_is_no_model_is_refused(name: str, cache: Path) -> None:
 
 def test_directories_and_other_files_are_refused(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a model")
-    for name, why in {tmp_path: "is a directory", tmp_path / "notes.txt": "not a GGUF file"}.items():
+    for name, why in {
+        tmp_path: "is a directory without config.json",
+        tmp_path / "notes.txt": "not a GGUF file",
+    }.items():
         with pytest.raises(ModelUnsupported, match=why):
             store.resolve(str(name))
 

@@ -1,10 +1,13 @@
 """The step loop over a scripted runner: what is sent when, and that every view adds up."""
 
 from collections import Counter
+from dataclasses import fields
 from random import Random
 
 import msgspec
 import pytest
+from infer_engine.core.limits import LIMIT_NAMES, LimitChanges, Limits
+from infer_engine.protocol import TenantLimits
 from infer_engine.replica.messages import (
     CREDIT,
     Abort,
@@ -45,6 +48,7 @@ class Bench:
         max_waiting: int = 100,
         token_budget: int = 64,
         prefix_cache: bool = False,
+        host_blocks: int = 0,
     ) -> None:
         self.clock = Clock()
         self.link = ScriptedLink(self.clock)
@@ -56,6 +60,7 @@ class Bench:
             max_waiting=max_waiting,
             token_budget=token_budget,
             prefix_cache=prefix_cache,
+            host_blocks=host_blocks,
         )
         self.loop: StepLoop = make_loop(self.runner, self.scheduler, self.link, self.clock)
 
@@ -370,3 +375,89 @@ def test_tenants_share_no_cached_prefix() -> None:
         bench.hear(msgspec.structs.replace(submit(tenant, prompt_tokens=13, max_tokens=1), tenant=tenant))
         bench.until_idle()
     assert [report.prefix_hit_tokens for report in bench.reports] == [0, 0]
+
+
+def test_every_limit_is_told_and_can_be_set_by_its_name() -> None:
+    bench = Bench()
+    assert set(LIMIT_NAMES) | {"tenant_default", "tenants"} == set(LimitChanges.__annotations__)
+    assert {"call", *LimitChanges.__annotations__} == set(SetLimits.__struct_fields__)
+    assert set(LIMIT_NAMES) | {"tenant_default", "tenants"} == {each.name for each in fields(Limits)}
+    bench.turns(1)
+    before = bench.observations[-1].limits
+    assert set(before) == set(LIMIT_NAMES)
+    changes = {name: before[name] - 1 for name in LIMIT_NAMES if before[name] > 1}
+    share = TenantLimits(kv_share=0.5)
+    bench.hear(
+        SetLimits(call=3, **changes, tenants={"a": share}, tenant_default=TenantLimits(long_prefills=1))
+    )
+    bench.turns(2)
+    answer = bench.link.of(LimitsSet)[-1]
+    assert (answer.old, answer.new) == (before, before | changes)
+    assert (answer.old_tenants, answer.new_tenants) == ({}, {"a": share})
+    seen = bench.observations[-1]
+    assert (seen.limits, seen.tenants) == (before | changes, {"a": share})
+    assert seen.tenant_default == TenantLimits(long_prefills=1)
+
+
+def test_one_wrong_limit_of_many_changes_none() -> None:
+    bench = Bench()
+    before = bench.scheduler.limits
+    bench.hear(SetLimits(call=4, max_passes=1, age_steps=0, tenants={"a": TenantLimits(kv_share=2.0)}))
+    bench.turns(1)
+    answer = bench.link.of(LimitsSet)[-1]
+    assert answer.error is not None
+    assert "age_steps: 0 given" in answer.error
+    assert "kv_share: 2.0 given" in answer.error
+    assert bench.scheduler.limits is before
+
+
+def test_a_deadline_counts_from_when_it_was_sent() -> None:
+    bench = Bench()
+    first = msgspec.structs.replace(submit("first", max_tokens=900), arrived_s=50.0, deadline_in_s=100.0)
+    bench.hear(first)
+    bench.turns(2)
+    now_s = bench.clock.now_s
+    (request,) = bench.scheduler.running.values()
+    assert request.deadline_s is not None
+    assert now_s < request.deadline_s <= now_s + 100.0
+    # Three seconds later on the server's clock another arrives, and its message takes four seconds more.
+    sent_s = request.deadline_s - 100.0 + 3.0
+    bench.clock.now_s = sent_s + 4.0
+    bench.hear(msgspec.structs.replace(submit("second", max_tokens=900), arrived_s=53.0, deadline_in_s=6.0))
+    bench.turns(1)
+    second = bench.scheduler.get("second")
+    assert second is not None
+    assert second.deadline_s == pytest.approx(sent_s + 6.0)
+    bench.clock.now_s = second.deadline_s
+    bench.turns(1)
+    (ended,) = [each for report in bench.reports for each in report.finished]
+    assert (ended.id, ended.reason, ended.error) == ("second", "error", "deadline_exceeded")
+
+
+def test_a_request_that_comes_after_its_deadline_ends_in_the_first_step() -> None:
+    bench = Bench()
+    bench.hear(msgspec.structs.replace(submit("late"), deadline_in_s=-1.0))
+    bench.turns(2)
+    (ended,) = [each for report in bench.reports for each in report.finished]
+    assert (ended.error, ended.generated_tokens) == ("deadline_exceeded", 0)
+
+
+def test_what_was_swapped_is_told_in_bytes_and_what_was_preempted_by_mode() -> None:
+    bench = Bench(kv_blocks=6, host_blocks=6)
+    for name in "ab":
+        bench.hear(submit(name, prompt_tokens=5, max_tokens=14))
+    bench.turns(1)
+    most_used = 0
+    while bench.scheduler.has_work:
+        bench.loop.turn()
+        bench.hear(Observe(hz=50.0))
+        most_used = max(most_used, bench.observations[-1].host_used)
+    bench.turns(2)
+    last = bench.observations[-1]
+    swaps = sum(each.mode == "swap" for report in bench.reports for each in report.preempted)
+    assert swaps > 0
+    assert last.preemptions_by_mode == {"swap": swaps, "recompute": last.preemptions - swaps}
+    assert last.swapped_out_bytes == sum(report.swapped_out_bytes for report in bench.reports) > 0
+    assert last.swapped_in_bytes == sum(report.swapped_in_bytes for report in bench.reports) > 0
+    assert (last.host_used, last.host_total) == (0, 6)
+    assert most_used > 0

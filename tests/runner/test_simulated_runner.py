@@ -57,7 +57,7 @@ class Replica:
 def test_it_is_a_runner_and_says_that_it_is_simulated() -> None:
     runner: Runner = Replica().runner
     assert runner.info.simulated
-    assert runner.info.device == "4×h100"
+    assert runner.info.device == "4×H100"
     assert (runner.info.kv_blocks, runner.info.kv_bytes_per_token) == (30_517, 327_680)
     runner.close()
 

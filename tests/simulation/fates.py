@@ -39,6 +39,7 @@ def draw_fate(draw: random.Random, *, key: int, now_s: float, capacity: int, pro
             "cache_salt": draw.choice(["", "", "other tenant"]),
             "max_tokens": max_tokens,
             "arrival_s": now_s - (draw.random() if draw.random() < 0.2 else 0.0),
+            "tenant": random.Random(key * 31).choice(["default", "default", "flood", "flood", "rare"]),
             "tier": "batch" if draw.random() < 0.25 else "interactive",
             "deadline_s": _deadline_s(key, now_s),
             "priority": draw.choice([0, 0, 0, 0, 1, -1]),

@@ -6,7 +6,9 @@ from itertools import islice
 from typing import Any
 
 from infer_engine.core.admission import LOOK_AHEAD
+from simulation.bounds_model import BoundsModel
 from simulation.cache_model import CacheModel
+from simulation.fair_model import FairModel
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Oracle:
     def __init__(self, scheduler: Any, runner: Any) -> None:
         self.scheduler = scheduler
         self.cache = CacheModel(scheduler.pool, runner)
+        self.fair = FairModel()
+        self.bounds = BoundsModel(scheduler)
         self.passes: dict[str, int] = {}
         #: By how many steps the age bound was lowered at most.
         self.age_slack = 0
@@ -66,6 +70,7 @@ class Oracle:
         self._check_tiers(plan)
         self._check_exhausted(plan)
         self._check_admitted(plan)
+        self.bounds.check_admitted(plan)
         self._check_line(plan, before)
         self._check_left_waiting(plan)
         assert plan.chunks or plan.finished, "a step with work moved nothing"
@@ -176,7 +181,7 @@ class Oracle:
             for request in scheduler.running.values()
             if request.lane == "batch" and request.total_tokens < whole
         ]
-        head = scheduler.waiting.first("interactive")
+        head = self._first_who_waits_for_room()
         if head is None or not batch or plan.preempted:
             return
         others = [request for request in scheduler.running.values() if request not in batch]
@@ -187,6 +192,21 @@ class Oracle:
         spent = sum(chunk.count for chunk in plan.chunks) >= limits.token_budget
         waits_for_batch = fits and len(others) < limits.max_running and not plan.admitted and not spent
         assert not waits_for_batch, f"{head.id} waits for batch"
+
+    def _first_who_waits_for_room(self) -> Any:
+        """The first interactive request that neither its tenant's limits nor other long prompts keep out."""
+        barred: set[str] = set()
+        for request in self.scheduler.waiting:
+            if request.lane != "interactive":
+                return None
+            if request.tenant in barred or self._is_barred(request):
+                continue
+            hit = self.cache.longest_hit(request)
+            if self.bounds.over_share(request, hit):
+                barred.add(request.tenant)
+            elif not self.bounds.long_reason_now(request):
+                return request
+        return None
 
     def _check_deadlines(self, plan: Any, now_s: float) -> None:
         live = [*self.scheduler.running.values(), *self.scheduler.waiting]
@@ -230,14 +250,24 @@ class Oracle:
     def _check_line(self, plan: Any, before: Before) -> None:
         """First come, first admitted, but for a bounded number of passes; batch never before interactive."""
         admitted = {admission.id for admission in plan.admitted}
+        if not admitted:
+            return
+        passers: set[Any] = set()
         for tier in ("interactive", "batch"):
-            line = [request for request in before.queue if request.lane == tier]
+            line = [
+                request
+                for request in before.queue
+                if request.lane == tier and (request.id in admitted or not self._is_barred(request))
+            ]
             # Who aged in this step stands first.
             line.sort(key=lambda request: request.lane == "batch" or request not in before.batch_queue)
+            line = self.fair.order(line)
             head = next((request for request in line if request.id not in admitted), None)
             if head is None:
                 continue
-            passed = sum(request.id in admitted for request in line[line.index(head) :])
+            behind = {request for request in line[line.index(head) :] if request.id in admitted}
+            passed = len(behind)
+            passers |= behind
             self.passed += passed
             self.passes[head.id] = self.passes.get(head.id, 0) + passed
             assert self.passes[head.id] <= self.most_passes, (
@@ -250,8 +280,16 @@ class Oracle:
                     if request.lane == "batch" and request.id in admitted
                 ]
                 assert not batch, f"{batch} admitted while {head.id} waits"
-        for request_id in admitted:
-            self.passes.pop(request_id, None)
+        starts = {chunk.request.id: chunk.start for chunk in plan.chunks}
+        for admission in plan.admitted:
+            self.passes.pop(admission.id, None)
+            request = self.scheduler.get(admission.id)
+            self.fair.admitted(request, admission.resumed, starts[request.id], request in passers)
+
+    def _is_barred(self, request: Any) -> bool:
+        """Whether it waits for others of its tenant, or of its kind: that holds up nobody else."""
+        waits = request in self.scheduler.waiting
+        return waits and self.scheduler.admission.reason(request)[0] in ("tenant", "long_prefill")
 
     def _check_left_waiting(self, plan: Any) -> None:
         """Nobody waits who could run: the first in line is really blocked, and everybody's reason is true.
@@ -260,19 +298,40 @@ class Oracle:
         counts: dict[str, int] = {}
         left = scheduler.limits.token_budget - sum(chunk.count for chunk in plan.chunks)
         ahead: set[str] = set()
+        over_share: set[str] = set()
         whole = plan.step % 4 == 0
-        for request in islice(scheduler.waiting, None if whole else 3):
+        for request in islice(scheduler.admission.in_order(), None if whole else 3):
             reason, behind = scheduler.admission.reason(request)
             counts[reason] = counts.get(reason, 0) + 1
-            self._check_reason(request, reason, behind, left, plan, ahead)
+            self._check_reason(request, reason, behind, left, plan, ahead, over_share)
             ahead.add(request.id)
         if whole:
+            for tier in ("interactive", "batch"):
+                line = [request for request in scheduler.waiting if request.lane == tier]
+                assert self.fair.order(line) == line, "the queue stands in another order than it should"
+            self._check_shown()
             assert counts == scheduler.admission.reason_counts(), (
                 "the counts of reasons are not those of the rows"
             )
 
+    def _check_shown(self) -> None:
+        """Operators see all who wait, and in turn those whom the next step will look at."""
+        shown = list(self.scheduler.admission.in_order())
+        assert len(shown) == len(self.scheduler.waiting)
+        assert set(shown) == set(self.scheduler.waiting), "the rows are not those who wait"
+        for tier in ("interactive", "batch"):
+            line = [each for each in shown if each.lane == tier and not self._is_barred(each)]
+            assert self.fair.order(line) == line, "the rows stand in another order than will be used"
+
     def _check_reason(
-        self, request: Any, reason: str, behind: str | None, left: int, plan: Any, ahead: set[str]
+        self,
+        request: Any,
+        reason: str,
+        behind: str | None,
+        left: int,
+        plan: Any,
+        ahead: set[str],
+        over_share: set[str],
     ) -> None:
         scheduler = self.scheduler
         pool, limits = scheduler.pool, scheduler.limits
@@ -285,12 +344,18 @@ class Oracle:
             if request.lane == "interactive"
             else min(limits.batch_limit, limits.admit_limit)
         )
+        if self.bounds.over_share(request, hit):
+            over_share.add(request.tenant)
+        long = self.bounds.long_reason_now(request)
         truth = {
+            "tenant": request.tenant in over_share or long == "tenant",
+            "long_prefill": long is not None,
             "kv": needs > pool.available or bool(plan.preempted),
             "headroom": needs <= pool.available and bool(scheduler.running) and pool.used + needs > mark,
             "slots": len(scheduler.running) >= limits.max_running,
             "token_budget": left == 0,
-            "behind": behind in ahead,
+            # Whoever was first then; what was found cached may have moved others before it since.
+            "behind": behind is not None and scheduler.get(behind) in scheduler.waiting,
             "tier": request.lane == "batch"
             and (scheduler.waiting.count("interactive") > 0 or bool(plan.preempted)),
         }
@@ -324,4 +389,4 @@ def check_map(core: Any, scheduler: Any) -> None:
             assert run.state == ("used" if block in owners else idle)
     assert position == scheduler.pool.total
     shown = [row.id for row in core.rows(scheduler)]
-    assert shown == [*scheduler.running, *(request.id for request in scheduler.waiting)]
+    assert shown == [*scheduler.running, *(request.id for request in scheduler.admission.in_order())]

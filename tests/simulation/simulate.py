@@ -16,6 +16,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from infer_engine.protocol import TenantLimits
 from simulation.core_modules import REAL, Core
 from simulation.fake_runner import FakeRunner
 from simulation.fates import Fate, draw_fate
@@ -108,6 +109,7 @@ class Simulation:
         tokens = self.runner.execute(plan)
         if self.random.random() < 0.03:
             self._abort()
+        taken = [chunk.request.id for chunk in plan.chunks if chunk.request.state == "running"]
         for finish in self.scheduler.commit(tokens, self.now_s):
             self._ended(finish)
         self.oracle.check_commit(plan)
@@ -121,6 +123,9 @@ class Simulation:
         self.tally.copied_blocks += len(plan.copies)
         self.tally.tokens += len(tokens)
         self.tally.preemptions += len(plan.preempted)
+        for chunk in plan.chunks:
+            if chunk.request.id in tokens and chunk.request.id in taken:
+                self.oracle.fair.generated(chunk.request)
         self._note(
             [(c.request.id, c.start, c.count, c.request.block_table[-1]) for c in plan.chunks],
             [a.id for a in plan.admitted],
@@ -202,6 +207,10 @@ class Simulation:
             fate.request = request
             self.live.append(request_id)
             self.tally.requests += 1
+            self.oracle.fair.arrived(request, [each for each in scheduler.waiting if each is not request])
+            if request.state == "running":
+                self.oracle.fair.admitted(request, bool(request.output), request.computed_tokens, False)
+                self.oracle.bounds.joined(request, request.computed_tokens)
         elif code == "never_fits" or self.random.random() < 0.5:
             fate.away = None
             fate.ended = "refused"
@@ -277,6 +286,17 @@ class Simulation:
             max_passes=draw.choice([0, 1, 3, 8]),
             age_steps=draw.choice([5, 30, 2000]),
             max_waiting_tokens=draw.choice([0, 50, 500, 10_000]),
+            long_prefill_tokens=draw.choice([1, 4, 16, 16, 1024]),
+            max_long_prefills=draw.choice([1, 1, 2, 8]),
+            tenant_default=self._tenant_limits(),
+            tenants={"flood": self._tenant_limits()} if draw.random() < 0.5 else {},
+        )
+
+    def _tenant_limits(self) -> TenantLimits:
+        draw = self.random
+        return TenantLimits(
+            kv_share=draw.choice([None, None, None, 0.01, 0.3, 0.6]),
+            long_prefills=draw.choice([None, None, 1, 2]),
         )
 
     def _change_limits(self) -> None:
@@ -292,6 +312,10 @@ class Simulation:
             "max_passes",
             "age_steps",
             "max_waiting_tokens",
+            "long_prefill_tokens",
+            "max_long_prefills",
+            "tenant_default",
+            "tenants",
         ]
         changes = {name: getattr(new, name) for name in draw.sample(names, draw.randint(1, len(names)))}
         if draw.random() < 0.1:
@@ -299,6 +323,7 @@ class Simulation:
         old = self.scheduler.limits
         running = len(self.scheduler.running)
         merged = {name: changes.get(name, getattr(old, name)) for name in names}
+        merged["tenants"] = {**old.tenants, **changes.get("tenants", {})}
         budget_covers_batch = merged["token_budget"] >= max(merged["max_running"], running)
         allowed = budget_covers_batch and 0 <= merged["admit_limit"] <= self.blocks
         try:

@@ -29,7 +29,10 @@ def test_the_fire_reaches_what_it_is_meant_to_reach(tally: Tally) -> None:
     assert tally.preemptions > 500
     assert min(tally.finished[reason] for reason in ("stop", "length", "cancelled", "error")) > 100
     assert tally.admitted_past_a_head > 100
-    assert set(tally.reasons) == {"kv", "headroom", "slots", "token_budget", "behind", "tier"}
+    assert set(tally.reasons) == {"kv", "headroom", "slots", "token_budget", "behind", "tier"} | {
+        "tenant",
+        "long_prefill",
+    }
     assert set(tally.refused) == {"never_fits", "duplicate_id", "queue_full", "admission_closed"}
     assert tally.handed_back_with_tokens > 5
     assert min(tally.hit_tokens, tally.evicted_blocks) > 10_000

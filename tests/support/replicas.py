@@ -11,6 +11,7 @@ from infer_engine.core.blocks import BlockPool
 from infer_engine.core.limits import Limits
 from infer_engine.core.plan import Plan
 from infer_engine.core.scheduler import Scheduler
+from infer_engine.core.swap import HostPool
 from infer_engine.model.sampling import Sampling
 from infer_engine.replica.messages import FromReplica, Submit, ToReplica
 from infer_engine.replica.step_loop import Link, StepLoop
@@ -130,6 +131,7 @@ def make_scheduler(
     token_budget: int = 64,
     max_waiting: int = 100,
     prefix_cache: bool = False,
+    host_blocks: int = 0,
 ) -> Scheduler:
     limit = info.kv_blocks if admit_limit is None else admit_limit
     limits = Limits(
@@ -140,7 +142,7 @@ def make_scheduler(
         max_waiting=max_waiting,
     )
     pool = BlockPool(info.kv_blocks, info.block_size, prefix_cache=prefix_cache)
-    return Scheduler(pool, limits, info.context_length)
+    return Scheduler(pool, limits, info.context_length, HostPool(host_blocks, "swap"))
 
 
 def make_loop(

@@ -8,8 +8,8 @@ from infer_console.actions.action import REASON, Action, number, text
 from infer_console.actions.params import Param, Values, show_duration
 from infer_console.state.picture import Picture
 
-PROFILES = ("chat", "long-context", "burst", "mixed")
-MAX_RATE_PER_S = 50.0
+PROFILES = ("chat", "long-context", "long-answer", "burst", "mixed")
+MAX_RATE_PER_S = 500.0
 MAX_DURATION_S = 600.0
 
 

@@ -4,14 +4,15 @@ import asyncio
 import math
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from infer_engine.protocol import CommandResult, Operation
+from infer_engine.protocol import Command, CommandResult, Operation
 
 from infer_console.actions.action import Action
 from infer_console.actions.cancel import CANCEL
 from infer_console.actions.drain import DRAIN, UNDRAIN
-from infer_console.actions.params import Given, ParamError, Values
+from infer_console.actions.params import Given, ParamError
 from infer_console.cli import codes
 from infer_console.cli.call import call, is_read_only
 from infer_console.cli.options import add_options, given_options
@@ -37,24 +38,32 @@ def act(arguments: Namespace, action: Action, target: str | None, given: Given, 
     except ParamError as error:
         complain(str(error))
         return codes.USAGE
+
+    def build(actor: str) -> Command:
+        return action.command(target, values, actor=actor, dry_run=arguments.dry_run)
+
+    return send(arguments, build, target, wait=wait)
+
+
+def send(arguments: Namespace, build: Callable[[str], Command], target: str | None, *, wait: bool) -> int:
+    """Send the command that ``build`` makes for an actor; what ``act`` does once it has one."""
     if not arguments.dry_run and is_read_only(arguments):
         return codes.DENIED
-    return call(arguments, lambda client: _send(client, arguments, action, target, values, wait=wait))
+    return call(arguments, lambda client: _send(client, arguments, build, target, wait=wait))
 
 
 async def _send(
     client: "EngineClient",
     arguments: Namespace,
-    action: Action,
+    build: Callable[[str], Command],
     target: str | None,
-    values: Values,
     *,
     wait: bool,
 ) -> int:
     from infer_console.cli.output import note, print_json
     from infer_console.sources.client import actor
 
-    command = action.command(target, values, actor=actor(), dry_run=arguments.dry_run)
+    command = build(actor())
     result = await client.command(command, target)
     for warning in result.effect.warnings:
         note(f"warning: {warning}")

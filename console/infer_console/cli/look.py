@@ -57,12 +57,21 @@ def with_alarms(status: Status) -> Status:
 
 
 def _replicas(arguments: Namespace) -> int:
-    from infer_console.cli.tables import print_replicas
+    from infer_console.cli.tables import print_replicas, print_simulated
 
     async def fetch(client: "EngineClient") -> dict[str, Any]:
-        return {"version": PROTOCOL_VERSION, "replicas": (await client.state()).replicas}
+        status = await client.state()
+        return {
+            "version": PROTOCOL_VERSION,
+            "simulated": status.fleet.simulated,
+            "replicas": status.replicas,
+        }
 
-    return _show(arguments, fetch, lambda found: print_replicas(found["replicas"]))
+    def table(found: dict[str, Any]) -> None:
+        print_simulated(found["simulated"])
+        print_replicas(found["replicas"])
+
+    return _show(arguments, fetch, table)
 
 
 def _requests(arguments: Namespace) -> int:
@@ -104,12 +113,14 @@ def _show(
 ) -> int:
     """Fetch a document once and print it, as JSON or for a person."""
     from infer_console.cli.output import print_json
+    from infer_console.cli.tables import print_simulated
 
     async def work(client: "EngineClient") -> int:
         document = await fetch(client)
         if arguments.json:
             print_json(document)
         else:
+            print_simulated(getattr(document, "simulated", False))
             print_table(document)
         return codes.OK
 

@@ -1,6 +1,6 @@
 """All verbs, in the order in which the help lists them."""
 
-from infer_console.cli import act, headroom, look, serve, traffic, wait
+from infer_console.cli import act, bench, headroom, limits, look, serve, tenant, traffic, wait
 from infer_console.cli.verb import Verb
 
 VERBS: tuple[Verb, ...] = (
@@ -9,5 +9,8 @@ VERBS: tuple[Verb, ...] = (
     *wait.VERBS,
     *act.VERBS,
     *headroom.VERBS,
+    *limits.VERBS,
+    *tenant.VERBS,
     *traffic.VERBS,
+    *bench.VERBS,
 )

@@ -20,11 +20,16 @@ from infer_console.cli.verb import Verb
 #: The metavar of a switch; what may be given, and what the setting then is.
 ON_OFF = "on|off"
 SWITCH = {"on": True, "off": False}
+#: Most sequences in the batch of a simulated replica where nobody said: its KV memory is what bounds it.
+SIMULATED_MAX_RUNNING = 256
 #: Option, the setting it sets, its metavar. Defaults, bounds and descriptions are the settings' own.
 SERVER_OPTIONS = (
     ("--control", "control", "unix:///path"),
     ("--listen", "listen", "HOST:PORT"),
     ("--replicas", "replicas", "N"),
+    ("--launcher", "launcher", "local|inproc"),
+    ("--simulate", "simulate", "MODEL@N×GPU"),
+    ("--speed", "speed", "X"),
     ("--name", "name", "NAME"),
     ("--seed", "seed", "N"),
 )
@@ -71,6 +76,8 @@ def build_settings(words: dict[str, Any]) -> ServerSettings:
         for _, name, metavar in REPLICA_OPTIONS
         if words.get(name) is not None
     }
+    if "simulate" in server:
+        replica.setdefault("max_running", SIMULATED_MAX_RUNNING)
     server.setdefault("control", default_control_socket())
     try:
         settings: ServerSettings = validate(ServerSettings, {**server, "replica": replica})

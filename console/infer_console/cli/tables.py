@@ -8,14 +8,16 @@ from infer_engine.protocol import Alarm, Blocks, Event, Operation, Replica, Requ
 from infer_console.cli.output import print_line, print_table
 from infer_console.state.series import kv_used_ratio
 from infer_console.view.format import UNKNOWN, age, clock, count, milliseconds, percent, rate, seconds
+from infer_console.view.simulated import simulated_mark
 
 T = TypeVar("T")
 
 
 def print_status(status: Status) -> None:
     fleet, totals = status.fleet, status.totals
-    simulated = "  simulated" if fleet.simulated else ""
-    print_line(f"{fleet.name}  {fleet.model}{simulated}  gateway {fleet.gateway.url or UNKNOWN}")
+    mark = simulated_mark(fleet)
+    simulated = f"  {mark}" if mark else ""
+    print_line(f"{fleet.name}{simulated}  {fleet.model}  gateway {fleet.gateway.url or UNKNOWN}")
     print_line(
         f"{totals.ready} of {totals.replicas} ready"
         f"  running {count(totals.running)}  waiting {count(totals.waiting)}"
@@ -61,6 +63,12 @@ def _why(row: RequestRow) -> str:
 
 def _done(operation: Operation) -> str:
     return "" if operation.total is None else f"{count(operation.done)}/{count(operation.total)}"
+
+
+def print_simulated(simulated: bool) -> None:
+    """Before a table that does not say it itself."""
+    if simulated:
+        print_line("SIMULATED: no model computes, and durations are simulated seconds")
 
 
 #: Head and cell of each column. A head that ends in ``>`` has its column aligned to the right.

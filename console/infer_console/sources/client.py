@@ -15,12 +15,14 @@ from infer_engine.protocol import (
     CommandResult,
     Events,
     Hello,
+    LiveLimits,
     Operation,
     Operations,
     Problem,
     RequestRow,
     Requests,
     Status,
+    Tenants,
 )
 
 from infer_console.connect import Target
@@ -93,6 +95,12 @@ class EngineClient:
 
     async def operation(self, operation: str) -> Operation:
         return await self._get(operation_path(operation), Operation)
+
+    async def limits(self) -> LiveLimits:
+        return await self._get(f"{PREFIX}/limits", LiveLimits)
+
+    async def tenants(self) -> Tenants:
+        return await self._get(f"{PREFIX}/tenants", Tenants)
 
     # --- acting
 

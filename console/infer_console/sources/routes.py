@@ -2,14 +2,24 @@
 
 from urllib.parse import quote
 
-from infer_engine.protocol import Cancel, Command, Drain, Inject, SetHeadroom, StopInjection, Undrain
+from infer_engine.protocol import (
+    Cancel,
+    ChangeLimits,
+    ChangeTenant,
+    Command,
+    Drain,
+    Inject,
+    SetHeadroom,
+    StopInjection,
+    Undrain,
+)
 
 PREFIX = "/control/v1"
 
 
 def command_route(command: Command, target: str | None) -> tuple[str, str]:
-    """HTTP method and path. ``target`` is the replica (drain, undrain) or the request (cancel); ValueError
-    when it is missing."""
+    """HTTP method and path. ``target`` is the replica (drain, undrain), the request (cancel) or the tenant;
+    ValueError when it is missing."""
     match command:
         case Drain():
             return "POST", f"{PREFIX}/replicas/{_id(command, target)}:drain"
@@ -21,6 +31,10 @@ def command_route(command: Command, target: str | None) -> tuple[str, str]:
             return "POST", f"{PREFIX}/headroom"
         case Inject():
             return "POST", f"{PREFIX}/injections"
+        case ChangeLimits():
+            return "POST", f"{PREFIX}/limits"
+        case ChangeTenant():
+            return "POST", f"{PREFIX}/tenants/{_id(command, target)}"
         case StopInjection():
             return "DELETE", f"{PREFIX}/injections"
 

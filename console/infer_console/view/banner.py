@@ -5,6 +5,7 @@ from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.format import age, clock
 from infer_console.view.look import Look
 from infer_console.view.row import Line, Role, Row, Shown
+from infer_console.view.simulated import simulated_mark
 
 #: A live link says something every 2 s; a view older than this may not be acted on.
 STALE_AFTER_S = 3.0
@@ -58,6 +59,9 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     line.put(safe(fleet.name, 32) if fleet else safe(picture.link.url or "infer-console", 48), "strong")
     if where is not None:
         line.put(" › ", "dim").put(where, "strong")
+    mark = simulated_mark(fleet) if fleet is not None else None
+    if mark is not None:
+        line.put("  ").put(mark, "warn")
     right: list[tuple[SafeText, Role]] = []
     if look.paused:
         right.append((safe(f"PAUSED {age(now - picture.at)} ago"), "warn"))
@@ -81,8 +85,6 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
     fleet = picture.fleet
     if fleet is not None:
         facts.append((safe(fleet.model, 40), "text"))
-        if fleet.simulated:
-            facts.append((safe("simulated"), "warn"))
         if picture.totals is not None:
             facts.append((safe(f"{picture.totals.ready}/{picture.totals.replicas} ready"), "dim"))
     if picture.embedded:

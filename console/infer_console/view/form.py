@@ -18,7 +18,7 @@ from infer_console.actions.params import (
 Button = Literal["close", "apply"]
 #: Steps of ← and → for durations.
 DURATIONS_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-RATES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+RATES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 MAX_TEXT = 256
 #: The field that says whether one or all are meant, and the parameter that overrides a refusal.
 SCOPE, FORCE = "scope", "force"

@@ -59,11 +59,12 @@ def step_row(replica: ReplicaPicture, width: int) -> Row:
         line.put(safe(f"   #{count(step.number)}"), "dim")
     if status.health == "stalled":
         line.put("   no step for ", "crit").put(age(status.step_age_s), "crit")
-    facts = [text for text in (status.device, status.dtype) if text]
-    if status.pid is not None:
-        facts.append(f"pid {status.pid}")
+    facts = [status.device] if status.device else []
     if status.simulated:
         facts.append("simulated")
+    else:
+        facts += [status.dtype] if status.dtype else []
+        facts += [f"pid {status.pid}"] if status.pid is not None else []
     return line.right(safe("  ".join(facts) + " ", 60), "dim").row()
 
 

@@ -21,6 +21,7 @@ REASONS: dict[str, Shown] = {
     "behind": "would fit; a larger one is ahead",
     "tier": "batch gives way to interactive",
     "tenant": "the tenant is at its limit",
+    "long_prefill": "other long prompts prefill first",
     "draining": "its replica is draining",
     "loading": "no replica is loaded yet",
 }

@@ -8,16 +8,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from infer_engine.control.context import Context
-from infer_engine.control.decode import decode
+from infer_engine.control.decode import check_tenant, decode
 from infer_engine.control.drains import Drains
 from infer_engine.control.guard import read_body
 from infer_engine.control.headroom import Headroom
+from infer_engine.control.limits import LimitChanges
 from infer_engine.control.operations import Handle, OperationFailed
 from infer_engine.control.problems import json_response
 from infer_engine.control.reads import unknown_replica, unknown_request
 from infer_engine.fleet.generation import Generation
 from infer_engine.protocol import (
     Cancel,
+    ChangeLimits,
+    ChangeTenant,
     CommandResult,
     Drain,
     Effect,
@@ -37,6 +40,7 @@ class Commands:
         self._context = context
         self._drains = Drains(context.fleet, context.operations, time.time)
         self._headroom = Headroom(context.fleet, context.operations, time.time)
+        self._limits = LimitChanges(context.fleet, context.operations, time.time)
 
     async def drain(self, request: Request) -> Response:
         replica = self._replica(request)
@@ -53,6 +57,16 @@ class Commands:
         if command.replica is not None and command.replica not in self._context.fleet.replica_ids():
             raise unknown_replica()
         return json_response(await self._headroom.set(command))
+
+    async def limits(self, request: Request) -> Response:
+        command = decode(ChangeLimits, await read_body(request))
+        return json_response(await self._limits.change_limits(command))
+
+    async def tenant(self, request: Request) -> Response:
+        tenant: str = request.path_params["name"]
+        check_tenant(tenant)
+        command = decode(ChangeTenant, await read_body(request))
+        return json_response(await self._limits.change_tenant(tenant, command))
 
     async def cancel(self, request: Request) -> Response:
         command = decode(Cancel, await read_body(request))

@@ -1,13 +1,16 @@
 """Built-in English for test traffic, and what a request of each profile asks. Nothing here comes from
 users."""
 
+import re
 from collections.abc import Iterator
 from random import Random
 from typing import Literal, get_args
 
 from msgspec import Struct
 
-Profile = Literal["chat", "long-context", "burst", "mixed"]
+from infer_engine.model.tokenizer import Tokenizer
+
+Profile = Literal["chat", "long-context", "long-answer", "burst", "mixed"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 #: Requests of one burst arrive together; one burst stands for this many seconds of the asked rate.
@@ -66,6 +69,14 @@ _SENTENCES = (
 )
 
 
+def ordinary_tokens(tokenizer: Tokenizer) -> list[int]:
+    """Tokens of this English, whole words with their leading space where the vocabulary has any: harmless to
+    read in any order. Without special tokens."""
+    found = dict.fromkeys(tokenizer.encode(" ".join(_SENTENCES)))
+    words = [token for token in found if re.fullmatch(rb" [A-Za-z]{2,}", tokenizer.token_bytes[token])]
+    return words or list(found)
+
+
 class Ask(Struct, frozen=True):
     """One request to make: what to say and how much may be answered."""
 
@@ -78,7 +89,8 @@ class Ask(Struct, frozen=True):
 def compose(profile: Profile, random: Random, room_tokens: int) -> Ask:
     """The next request of ``profile``; prompt and answer together take at most ``room_tokens``."""
     long = profile == "long-context" or (profile == "mixed" and random.random() < MIXED_LONG_SHARE)
-    max_tokens = min(random.randint(16, 64) if long else random.randint(16, 128), max(1, room_tokens // 2))
+    shortest, longest = (16, 64) if long else (256, 1024) if profile == "long-answer" else (16, 128)
+    max_tokens = min(random.randint(shortest, longest), max(1, room_tokens // 2))
     most = max(1, room_tokens - max_tokens)
     if not long:
         return Ask(_question(random), max_tokens, most)

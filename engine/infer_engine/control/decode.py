@@ -9,7 +9,8 @@ import msgspec
 
 from infer_engine.control.problems import echo
 from infer_engine.fleet.generation import Refusal, refuse
-from infer_engine.protocol import Command, Drain, Inject, SetHeadroom
+from infer_engine.fleet.tenants import EVERYONE, TENANT
+from infer_engine.protocol import ChangeLimits, ChangeTenant, Command, Drain, Inject, SetHeadroom
 
 C = TypeVar("C", bound=Command)
 
@@ -17,7 +18,7 @@ MAX_REASON_CHARS = 256
 MAX_ACTOR_CHARS = 64
 MAX_DEADLINE_S = 3_600.0
 MAX_REVERT_S = 86_400.0
-MAX_RATE_PER_S = 50.0
+MAX_RATE_PER_S = 500.0
 MAX_DURATION_S = 600.0
 
 _NUMBERS = frozenset(
@@ -50,7 +51,15 @@ def decode(kind: type[C], body: bytes) -> C:
         _check_headroom(command)
     elif isinstance(command, Inject):
         _check_inject(command)
+    elif isinstance(command, ChangeLimits | ChangeTenant):
+        _check_timed(command)
     return command
+
+
+def check_tenant(name: str) -> None:
+    """Refusal unless it is a tenant's name as the gateway takes them, or stands for all."""
+    if name != EVERYONE and not TENANT.fullmatch(name):
+        raise misfit("tenant", f"1 to 64 of the characters a-z, 0-9 and -, or {EVERYONE}, got {echo(name)}.")
 
 
 def _field_out_of_range(body: bytes) -> str | None:
@@ -112,6 +121,13 @@ def _check_headroom(command: SetHeadroom) -> None:
         raise misfit("blocks", f"must be at least 0, got {command.blocks}.")
     if command.revert_after_s is not None:
         _check_range("revert_after_s", command.revert_after_s, 1.0, MAX_REVERT_S)
+
+
+def _check_timed(command: ChangeLimits | ChangeTenant) -> None:
+    if command.revert_after_s is not None:
+        _check_range("revert_after_s", command.revert_after_s, 1.0, MAX_REVERT_S)
+    if isinstance(command, ChangeTenant) and bool(command.limits) == command.forget:
+        raise misfit("limits", "either limits or forget must be given.")
 
 
 def _check_inject(command: Inject) -> None:

@@ -34,7 +34,7 @@ class Drains:
         if under_way is not None:
             return CommandResult(operation=self._join(under_way, command), effect=effect)
         was = self._fleet.replica(replica)
-        deadline_at = None if command.deadline_s is None else self._wall() + command.deadline_s
+        deadline_at = self._deadline_at(command)
         operation = self._operations.start(
             "drain",
             replica,
@@ -73,7 +73,7 @@ class Drains:
 
     def _join(self, under_way: Operation, command: Drain) -> Operation:
         """What is under way becomes stricter, never laxer: undrain and drain again for that."""
-        deadline_at = None if command.deadline_s is None else self._wall() + command.deadline_s
+        deadline_at = self._deadline_at(command)
         params = dict(under_way.params)
         changes: dict[str, object] = {"params": params}
         if deadline_at is not None and (under_way.deadline_at is None or deadline_at < under_way.deadline_at):
@@ -85,6 +85,12 @@ class Drains:
             params["mode"] = "cancel"
         self._operations.change(under_way.id, changes)
         return self._operations.get(under_way.id)
+
+    def _deadline_at(self, command: Drain) -> float | None:
+        """Durations are of the fleet's clock, moments are real."""
+        if command.deadline_s is None:
+            return None
+        return self._wall() + command.deadline_s / self._fleet.pace
 
     async def _work(self, handle: Handle, replica: str, total: int) -> None:
         deadline_passed = False

@@ -61,7 +61,7 @@ class Headroom:
 
     def _start_revert(self, target: str, moves: Moves, command: SetHeadroom, after_s: float) -> str:
         async def work(handle: Handle) -> None:
-            await asyncio.sleep(after_s)
+            await asyncio.sleep(after_s / self._fleet.pace)
             left: list[str] = handle.operation.params["replicas"]
             reverted = await self._revert({replica: moves[replica] for replica in left}, command)
             handle.update(message=_describe(reverted, command) if reverted else "nothing to move back")
@@ -72,7 +72,7 @@ class Headroom:
             work,
             actor=command.actor,
             reason=command.reason,
-            deadline_at=self._wall() + after_s,
+            deadline_at=self._wall() + after_s / self._fleet.pace,
             params={"tier": command.tier, "replicas": list(moves)},
             refusable=False,  # there was room when the command came
         )

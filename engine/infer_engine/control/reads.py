@@ -36,6 +36,7 @@ class Reads:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._streams = 0
+        self._simulated = context.fleet.is_simulated
 
     async def hello(self, _request: Request) -> Response:
         context = self._context
@@ -59,7 +60,7 @@ class Reads:
         if replica is not None:
             self._must_exist(replica)
         rows = self._context.fleet.rows(replica, state)
-        return json_response(Requests(requests=rows))
+        return json_response(Requests(simulated=self._simulated, requests=rows))
 
     async def request(self, request: Request) -> Response:
         row = self._context.fleet.row(request.path_params["id"])
@@ -80,7 +81,13 @@ class Reads:
                 f"{replica} is {self._context.fleet.replica(replica).state}.",
             )
         return json_response(
-            Blocks(replica=replica, block_size=kv.block_size, total=kv.total, blocks=frame.blocks)
+            Blocks(
+                simulated=self._simulated,
+                replica=replica,
+                block_size=kv.block_size,
+                total=kv.total,
+                blocks=frame.blocks,
+            )
         )
 
     async def _observed(self, replica: str) -> ReplicaFrame:
@@ -96,13 +103,23 @@ class Reads:
 
     async def events(self, request: Request) -> Response:
         limit = _whole_number(request, "limit", DEFAULT_EVENTS, 1, MAX_EVENTS)
-        return json_response(Events(events=self._context.fleet.feed.events(limit=limit)))
+        return json_response(
+            Events(simulated=self._simulated, events=self._context.fleet.feed.events(limit=limit))
+        )
 
     async def operations(self, _request: Request) -> Response:
-        return json_response(Operations(operations=self._context.operations.newest_first()))
+        return json_response(
+            Operations(simulated=self._simulated, operations=self._context.operations.newest_first())
+        )
 
     async def operation(self, request: Request) -> Response:
         return json_response(self._context.operations.get(request.path_params["id"]))
+
+    async def limits(self, _request: Request) -> Response:
+        return json_response(self._context.fleet.limits())
+
+    async def tenants(self, _request: Request) -> Response:
+        return json_response(self._context.fleet.tenants())
 
     async def watch(self, request: Request) -> EventStream:
         """Resuming is a fresh snapshot: what ``Last-Event-ID`` names is not needed for it."""

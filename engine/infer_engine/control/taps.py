@@ -9,6 +9,7 @@ import msgspec
 
 from infer_engine.control.context import Context
 from infer_engine.control.problems import echo
+from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation, refuse
 from infer_engine.model.tokenizer import IncrementalDetokenizer, Tokenizer
 from infer_engine.protocol import RequestRow, TokenDelta
@@ -47,9 +48,9 @@ class _Reader:
         self._cursor = max(0, len(generation.emitted) - MAX_TAIL_TOKENS)
         self.ended = False
 
-    def read(self, wall_offset_s: float) -> TokenDelta | None:
-        """What came since the last call, None when nothing did. ``wall_offset_s`` turns monotonic into Unix
-        seconds."""
+    def read(self, fleet: Fleet) -> TokenDelta | None:
+        """What came since the last call, None when nothing did. ``fleet`` knows what its clock's moments
+        are."""
         generation = self._generation
         start = self._cursor
         tokens = generation.emitted[start : start + MAX_BATCH_TOKENS]
@@ -66,7 +67,7 @@ class _Reader:
             request=generation.id,
             index=start,
             text=text,
-            at=wall_offset_s + (times[last] if tokens else time.monotonic()),
+            at=fleet.moment(times[last] if tokens else fleet.now()),
             tokens=len(tokens),
             finish_reason=generation.finish_reason if self.ended else None,
             itl_s=times[last] - times[last - 1] if tokens and last > 0 else None,
@@ -90,8 +91,8 @@ class TokenTap:
         yield self._encode(ended) or b": tap\n\n"
         sent_s = time.monotonic()
         while self._readers:
-            wall_offset_s = time.time() - time.monotonic()
-            deltas = [delta for reader in self._readers if (delta := reader.read(wall_offset_s)) is not None]
+            fleet = self._context.fleet
+            deltas = [delta for reader in self._readers if (delta := reader.read(fleet)) is not None]
             self._readers = [reader for reader in self._readers if not reader.ended]
             if deltas or time.monotonic() - sent_s > HEARTBEAT_S:
                 yield self._encode(deltas) or b": quiet\n\n"

@@ -35,6 +35,8 @@ MAX_IN_FLIGHT = 64
 #: Arrivals, ends and the guard rail are looked at this often.
 TURN_S = 0.1
 GUARD_PERIOD_S = 0.5
+#: No request takes more tokens, prompt and answer together, whatever the model could.
+MOST_ROOM_TOKENS = 8_192
 #: How long requests in flight may take after the last one was sent.
 LINGER_S = 60.0
 
@@ -58,7 +60,11 @@ class Injector:
         self._status = TrafficStatus()
         self._in_flight: list[Generation] = []
         self._operation: Operation | None = None
-        self._real_ttft = RealTtft(fleet.measures, time.monotonic)
+        self._real_ttft = RealTtft(fleet.measures, fleet.now)
+        #: More than real replicas are asked for at once: simulated ones hurt nobody.
+        self._most_in_flight = MAX_IN_FLIGHT
+        if fleet.is_simulated:
+            self._most_in_flight *= len(fleet.replica_ids())
 
     def status(self) -> TrafficStatus:
         return structs.replace(self._status, in_flight=len(self._in_flight))
@@ -78,6 +84,9 @@ class Injector:
             )
         requests = command.rate_per_s * command.duration_s
         warnings: list[str] = []
+        if self._fleet.pace != 1.0:
+            real_s = command.duration_s / self._fleet.pace
+            warnings.append(f"simulated seconds are meant: {command.duration_s:g} of them take {real_s:g} s")
         if totals.kv_used_ratio is not None and totals.kv_used_ratio > 0.8:
             warnings.append(f"KV use is {totals.kv_used_ratio:.0%} already: expect waiting and preemptions")
         if totals.waiting:
@@ -89,7 +98,7 @@ class Injector:
         return Effect(
             summary=[
                 f"about {_requests(requests, command.profile)} over {command.duration_s:g} s "
-                f"({command.rate_per_s:g}/s, tier {command.tier}), at most {MAX_IN_FLIGHT} at once",
+                f"({command.rate_per_s:g}/s, tier {command.tier}), at most {self._most_in_flight} at once",
                 "tagged synthetic, first to be preempted, held back while real requests wait; "
                 "stops by itself when they suffer",
             ],
@@ -113,7 +122,7 @@ class Injector:
             lambda handle: self._work(handle, command),
             actor=command.actor,
             reason=command.reason,
-            deadline_at=now + command.duration_s,
+            deadline_at=now + command.duration_s / self._fleet.pace,
             params={
                 "profile": command.profile,
                 "rate_per_s": command.rate_per_s,
@@ -131,7 +140,7 @@ class Injector:
             tier=command.tier,
             rate_per_s=command.rate_per_s,
             started_at=now,
-            ends_at=now + command.duration_s,
+            ends_at=now + command.duration_s / self._fleet.pace,
         )
         self._fleet.feed.event(
             "traffic",
@@ -190,36 +199,36 @@ class Injector:
         self._fleet.feed.event("traffic", reason="stopped", message=message, synthetic=True)
 
     async def _send_all(self, handle: Handle, command: Inject) -> None:
-        loop = asyncio.get_running_loop()
+        now, pace = self._fleet.now, self._fleet.pace
         random = Random(command.seed)
         profile = _profile(command.profile)
         gaps = arrivals(profile, random, command.rate_per_s)
-        end_s = loop.time() + command.duration_s
-        due_s = loop.time() + next(gaps)
-        guard_s = loop.time()
+        end_s = now() + command.duration_s
+        due_s = now() + next(gaps)
+        guard_s = now()
         room_tokens = self._room_tokens()
-        while loop.time() < end_s:
-            room = self._may_send() if due_s <= loop.time() else 0
-            while due_s <= min(loop.time(), end_s):
+        while now() < end_s:
+            room = self._may_send() if due_s <= now() else 0
+            while due_s <= min(now(), end_s):
                 room -= self._send(compose(profile, random, room_tokens), random, command, room=room)
                 due_s += next(gaps)
-            if loop.time() >= guard_s:
-                guard_s += GUARD_PERIOD_S
+            if now() >= guard_s:
+                guard_s = now() + GUARD_PERIOD_S
                 self._watch_real_users()
             self._collect(handle)
-            await asyncio.sleep(max(0.0, min(due_s, end_s, loop.time() + TURN_S) - loop.time()))
+            left_s = min(due_s, end_s, now() + TURN_S * pace) - now()
+            await asyncio.sleep(max(0.0, left_s / pace))
 
     async def _linger(self, handle: Handle) -> None:
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + LINGER_S
-        while self._in_flight and loop.time() < deadline_s:
+        deadline_s = self._fleet.now() + LINGER_S
+        while self._in_flight and self._fleet.now() < deadline_s:
             self._watch_real_users()
             await asyncio.sleep(TURN_S)
             self._collect(handle)
 
     def _may_send(self) -> int:
         room = may_send(self._fleet.rows(None, "waiting"), len(self._fleet.ready_replicas()))
-        return min(room, MAX_IN_FLIGHT - len(self._in_flight))
+        return min(room, self._most_in_flight - len(self._in_flight))
 
     def _send(self, ask: Ask, random: Random, command: Inject, *, room: int) -> bool:
         """True when it was sent; there must be ``room`` for it."""
@@ -257,13 +266,14 @@ class Injector:
             text = text[: len(text) * ask.prompt_tokens // (len(tokens) + 1)]
 
     def _room_tokens(self) -> int:
-        """Tokens that a request may take: a fraction of the smallest pool, and the model's context."""
+        """Tokens that a request may take: a fraction of the smallest pool, and the model's context if that is
+        not too long for test traffic."""
         pools = [
             kv.total * kv.block_size
             for kv in (replica.kv for replica in self._fleet.status().replicas)
             if kv.total is not None and kv.block_size is not None
         ]
-        return max(64, min([self._context_length, *(pool // 4 for pool in pools)]))
+        return max(64, min([self._context_length, MOST_ROOM_TOKENS, *(pool // 4 for pool in pools)]))
 
     def _collect(self, handle: Handle) -> None:
         ended = [generation for generation in self._in_flight if generation.finished]

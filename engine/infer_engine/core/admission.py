@@ -7,8 +7,11 @@ not look at follow from how it ended and are told only when somebody asks.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
+from infer_engine.core.barriers import Barriers
 from infer_engine.core.blocks import BlockPool
 from infer_engine.core.limits import Limits
 from infer_engine.core.prefix import Hit
@@ -38,60 +41,79 @@ class Blocked:
 
 
 class AdmissionControl:
-    def __init__(self, pool: BlockPool, waiting: WaitingQueue, host: HostPool) -> None:
+    def __init__(
+        self, pool: BlockPool, waiting: WaitingQueue, host: HostPool, running: dict[str, Request]
+    ) -> None:
+        """``running`` is the batch, read only."""
         self._pool = pool
         self._host = host
         self._waiting = waiting
+        self._running = running
         # How the last round ended: what closed it to everybody, who was looked at and blocked, each tier's
-        # blocked head.
+        # blocked head, who was barred.
         self._gate: WaitingReason | None = None
         self._blocked: dict[Request, Blocked] = {}
         self._heads: dict[Tier, Request] = {}
         self._tiers = TIERS
+        self._barriers: Barriers | None = None
 
     # --- deciding ------------------------------------------------------------------------------------------
 
-    def admit(self, limits: Limits, running: int, tokens: int, tiers: tuple[Tier, ...] = TIERS) -> "Round":
-        """Take from the queue who may join a batch of ``running`` sequences with ``tokens`` left of the
-        step's budget, and give each its blocks."""
-        self._gate = None
-        self._blocked = {}
-        self._heads = {}
-        round_ = Round(limits, running, tokens)
+    def admit(self, limits: Limits, tokens: int, tiers: tuple[Tier, ...] = TIERS) -> "Round":
+        """Take from the queue who may join the batch with ``tokens`` left of the step's budget, and give each
+        its blocks."""
+        self._forget()
+        round_ = Round(limits, len(self._running), tokens)
         self._tiers = tiers
         for tier in tiers:
-            self._admit_tier(tier, round_)
+            if self._waiting.count(tier):
+                self._admit_tier(tier, round_)
             # A batch request never takes blocks for which an interactive one waits.
             if self._gate is not None or tier in self._heads:
                 break
+        # The order must not change while it is gone through.
+        for request, _ in round_.admitted:
+            self._waiting.admitted(request, in_turn=request not in round_.passed)
         return round_
 
     def hold(self) -> None:
         """The step preempted for those who run: it admits nobody, for want of KV."""
+        self._forget()
         self._gate = "kv"
+
+    def _forget(self) -> None:
+        self._gate = None
         self._blocked = {}
         self._heads = {}
+        self._barriers = None
+
+    def _barriers_now(self, limits: Limits) -> Barriers:
+        if self._barriers is None:
+            self._barriers = Barriers(limits, self._pool, self._running.values())
+        return self._barriers
 
     def _admit_tier(self, tier: Tier, round_: "Round") -> None:
-        while (head := self._waiting.first(tier)) is not None:
-            if (gate := round_.gate()) is not None:
-                self._gate = gate
-                return
-            if not self._take(head, round_):
-                self._heads[tier] = head
-                self._pass_by(head, round_)
-                return
-
-    def _pass_by(self, head: Request, round_: "Round") -> None:
-        """Smaller requests may pass a blocked head, but only so often: then the batch empties until it
-        fits."""
-        for request in self._waiting.behind_first(head.lane, LOOK_AHEAD):
-            if head.passed >= round_.limits.max_passes:
+        """In order, until somebody finds no room. Smaller requests may pass that head, but only so often:
+        then the batch empties until it fits."""
+        if (gate := round_.gate()) is not None:
+            self._gate = gate
+            return
+        barriers = self._barriers_now(round_.limits)
+        head: Request | None = None
+        looked = 0
+        for request in self._waiting.order(tier, barriers):
+            if head is not None and (head.passed >= round_.limits.max_passes or looked == LOOK_AHEAD):
                 return
             if (gate := round_.gate()) is not None:
                 self._gate = gate
                 return
-            head.passed += self._take(request, round_)
+            reason = self._take(request, round_, barriers)
+            looked += head is not None and not barriers.passes_over(request)
+            if reason is None and head is not None:
+                head.passed += 1
+                round_.passed.add(request)
+            elif reason is not None and head is None and not barriers.passes_over(request):
+                head = self._heads[tier] = request
 
     def _price(self, request: Request) -> Price:
         hit = self._pool.index.find(request)
@@ -106,26 +128,61 @@ class AdmissionControl:
             return "headroom"
         return None
 
-    def _take(self, request: Request, round_: "Round") -> bool:
+    def _take(self, request: Request, round_: "Round", barriers: Barriers) -> WaitingReason | None:
         """Move it into the batch, or note what keeps it out. Nothing comes between looking its prefix up and
         holding it."""
         price = self._price(request)
-        if (reason := self._obstacle(request, price.needs, round_)) is not None:
-            self._blocked[request] = Blocked(reason, price.needs)
-            return False
         hit = price.hit
+        to_compute = self._to_compute(request, hit)
+        reason = barriers.check(request, hit, price.fresh, to_compute)
+        if reason is None:
+            reason = self._obstacle(request, price.needs, round_)
+        if reason is not None:
+            self._blocked[request] = Blocked(reason, price.needs)
+            return reason
         table = self._pool.allocate_behind(hit.blocks, price.fresh)
         if table is None:
             raise RuntimeError(f"admission of {request.id} was decided on blocks that are not there")
-        self._waiting.remove(request)
         request.block_table = table
         self._start_behind(hit, request, round_)
         request.passed = 0
+        request.long_prefill = to_compute > round_.limits.long_prefill_tokens
+        barriers.joined(request)
         count = min(request.total_tokens - request.computed_tokens, round_.tokens)
         round_.tokens -= count
         round_.running += 1
         round_.admitted.append((request, count))
-        return True
+        return None
+
+    def _to_compute(self, request: Request, hit: Hit) -> int:
+        """Tokens without KV, behind the hit or what was swapped out."""
+        known = len(hit.blocks) * self._pool.block_size + hit.part_tokens
+        return request.total_tokens - max(known, request.host_tokens)
+
+    def next_for(self, tier: Tier, limits: Limits) -> Request | None:
+        """The first who waits for nothing but room."""
+        if not self._waiting.count(tier):
+            return None
+        barriers = Barriers(limits, self._pool, self._running.values())
+        for request in self._waiting.order(tier, barriers):
+            price = self._price(request)
+            to_compute = self._to_compute(request, price.hit)
+            if barriers.check(request, price.hit, price.fresh, to_compute) is None:
+                return request
+        return None
+
+    def may_join(
+        self, request: Request, limits: Limits, table: list[int], fresh: int, to_compute: int
+    ) -> bool:
+        """Whether it may join the batch with the blocks of ``table``, which others hold, and ``fresh``
+        more."""
+        barriers = Barriers(limits, self._pool, self._running.values())
+        return (
+            len(self._running) < limits.max_running
+            and barriers.check(request, Hit(table), fresh, to_compute) is None
+            and self._pool.used + fresh <= limits.mark(request.lane)
+            and fresh <= self._pool.available
+        )
 
     def fits(self, request: Request, limits: Limits, running: int) -> bool:
         """Whether it would be admitted to a batch of ``running`` sequences, its tokens aside."""
@@ -181,17 +238,44 @@ class AdmissionControl:
     def reason(self, request: Request) -> tuple[WaitingReason, str | None]:
         """Why this waiting request was not admitted by the last step, and behind whom it waits."""
         blocked = self._blocked.get(request)
-        return (blocked.reason, None) if blocked is not None else self._reason_of_others(request.lane)
+        if blocked is not None:
+            return blocked.reason, None
+        long = self._waiting.is_queued_as_long(request)
+        barred = self._barriers.reason(request.tenant, long=long) if self._barriers is not None else None
+        return (barred, None) if barred is not None else self._reason_of_others(request.lane)
 
     def reason_counts(self) -> dict[str, int]:
         """How many wait for each reason; costs the same however many wait."""
         blocked = [request for request in self._blocked if request in self._waiting]
         counts: Counter[str] = Counter(self._blocked[request].reason for request in blocked)
-        for tier in TIERS:
-            others = self._waiting.count(tier) - sum(request.lane == tier for request in blocked)
-            if others:
-                counts[self._reason_of_others(tier)[0]] += others
-        return dict(counts)
+        others: dict[Tier, int] = {
+            tier: self._waiting.count(tier) - sum(each.lane == tier for each in blocked) for tier in TIERS
+        }
+        for (tier, reason), number in self._barred_counts(blocked).items():
+            counts[reason] += number
+            others[tier] -= number
+        for tier, number in others.items():
+            if number:
+                counts[self._reason_of_others(tier)[0]] += number
+        return +counts
+
+    def _barred_counts(self, blocked: list[Request]) -> Counter[tuple[Tier, WaitingReason]]:
+        """How many are barred who were not looked at."""
+        counts: Counter[tuple[Tier, WaitingReason]] = Counter()
+        barriers, waiting = self._barriers, self._waiting
+        if barriers is None:
+            return counts
+        known = Counter((each.lane, each.tenant, waiting.is_queued_as_long(each)) for each in blocked)
+        for (tier, tenant, long), number in waiting.sizes.items():
+            reason = barriers.reason(tenant, long=long)
+            if reason is not None:
+                counts[tier, reason] += number - known[tier, tenant, long]
+        return counts
+
+    def in_order(self) -> Iterator[Request]:
+        """All who wait, in the order in which the next step looks at them if nothing changes; the barred
+        stand in it, and it goes on behind them as without them."""
+        return chain.from_iterable(self._waiting.order(tier, _Seen(self)) for tier in TIERS)
 
     def _reason_of_others(self, tier: Tier) -> tuple[WaitingReason, str | None]:
         """The reason of everyone in ``tier`` at whom the last round did not look."""
@@ -211,12 +295,27 @@ class AdmissionControl:
         return head if head is not None and head in self._waiting else None
 
 
+class _Seen:
+    """What operators are shown: everybody, in the order in which those go on who are not kept out."""
+
+    def __init__(self, admission: AdmissionControl) -> None:
+        self._admission = admission
+
+    def bars(self, tenant: str, *, long: bool) -> bool:
+        return False
+
+    def passes_over(self, request: Request) -> bool:
+        return self._admission.reason(request)[0] in ("tenant", "long_prefill")
+
+
 class Round:
     """One round of admission."""
 
     def __init__(self, limits: Limits, running: int, tokens: int) -> None:
         self.limits = limits
         self.running = running
+        #: Those who were admitted before a blocked head.
+        self.passed: set[Request] = set()
         #: Left of the step's token budget.
         self.tokens = tokens
         #: With the number of tokens that each computes in this step.

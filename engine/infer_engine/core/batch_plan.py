@@ -6,6 +6,7 @@ from infer_engine.core.admission import AdmissionControl
 from infer_engine.core.batch import Batch, least_important
 from infer_engine.core.limits import Limits
 from infer_engine.core.plan import Chunk, Finish, Plan
+from infer_engine.core.queues import WaitingQueue
 from infer_engine.core.request import Request
 
 
@@ -17,6 +18,8 @@ class BatchPlan:
     ) -> None:
         """``exhaust`` ends a request for which there is no block."""
         self.chunks: dict[str, Chunk] = {}
+        #: Those of long prompts that were cut short for the sake of short ones.
+        self.cut: list[Chunk] = []
         #: Tokens for prefill chunks. What the decoding need was set aside beforehand, so no chunk can starve
         #: them.
         self.spare = limits.token_budget
@@ -26,25 +29,50 @@ class BatchPlan:
         self._now_s = now_s
         self._exhaust = exhaust
 
-    def fill(self) -> None:
-        """Give every decoding sequence its token and the prefills, in batch order, the rest."""
+    def fill(self, waiting: WaitingQueue) -> None:
+        """Give every decoding sequence its token and the prefills, in batch order, the rest. Where short
+        prompts prefill, or requests wait, long ones get half of it together (see ``top_up``)."""
         running = list(self._batch.running.values())
-        self.spare -= sum(not request.is_prefilling for request in running)
+        prefilling = [request for request in running if request.is_prefilling]
+        self.spare -= len(running) - len(prefilling)
+        shorts_run = any(not request.long_prefill for request in prefilling)
+        for_long = (self.spare + 1) // 2
         for request in running:
             if request.state != "running":
                 continue  # preempted for an earlier one
             missing = request.total_tokens - request.computed_tokens
             count = 1 if missing == 1 else min(missing, self.spare)
+            halved = missing > 1 and request.long_prefill and (shorts_run or waiting.has_any(request.lane))
+            if halved:
+                count = min(count, for_long)
             if count < 1:
                 continue
             self._make_room(request, request.computed_tokens + count)
             if request.state == "running":
-                self.chunks[request.id] = Chunk(request, request.computed_tokens, count, count == missing)
+                chunk = Chunk(request, request.computed_tokens, count, count == missing)
+                self.chunks[request.id] = chunk
                 self.spare -= count if missing > 1 else 0
+                if halved:
+                    for_long -= count
+                    self.cut.append(chunk)
 
-    def yield_to(self, head: Request | None, admission: AdmissionControl) -> int:
+    def top_up(self, spare: int) -> None:
+        """Give long prompts back what nobody else took of the step's budget. Their blocks are there since
+        they were admitted."""
+        for chunk in self.cut:
+            if self.chunks.get(chunk.request.id) is not chunk:
+                continue  # preempted
+            missing = chunk.request.total_tokens - chunk.start
+            more = min(missing - chunk.count, spare)
+            self._plan.extend(chunk, more, samples=chunk.count + more == missing)
+            spare -= more
+
+    def yield_to(self, admission: AdmissionControl) -> int:
         """Batch leaves the moment an interactive request can run in its place; returns how many left."""
         running, limits = self._batch.running, self._limits
+        if not any(request.lane == "batch" for request in running.values()):
+            return 0
+        head = admission.next_for("interactive", limits)
         if head is None or admission.fits(head, limits, len(running)):
             return 0
         batch = [request for request in self._batch.preemptible() if request.lane == "batch"]

@@ -1,9 +1,13 @@
 """The scheduler's live settings: validated as a whole, replaced as a whole between two steps."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypedDict, Unpack, cast
 
-from infer_engine.protocol import Tier
+from infer_engine.protocol import TenantLimits, Tier
+
+#: Most tenants that have limits of their own.
+MOST_TENANTS = 256
 
 
 class LimitsError(ValueError):
@@ -26,6 +30,11 @@ class LimitChanges(TypedDict, total=False):
     max_waiting_tokens: int | None
     max_passes: int | None
     age_steps: int | None
+    long_prefill_tokens: int | None
+    max_long_prefills: int | None
+    tenant_default: TenantLimits | None
+    #: Those that are named change; a tenant of None goes by the default again.
+    tenants: Mapping[str, TenantLimits | None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,13 @@ class Limits:
     max_passes: int = 8
     #: Steps after which a waiting batch request stands before all interactive ones.
     age_steps: int = 2000
+    #: A prompt of which more tokens than these must be computed is long.
+    long_prefill_tokens: int = 1024
+    #: Most long prompts that prefill at once.
+    max_long_prefills: int = 1
+    #: Of all tenants that ``tenants`` does not name.
+    tenant_default: TenantLimits = field(default_factory=TenantLimits)
+    tenants: Mapping[str, TenantLimits] = field(default_factory=dict[str, TenantLimits])
 
     @classmethod
     def from_ratios(
@@ -96,11 +112,42 @@ class Limits:
         require("max_waiting_tokens", 0, None)
         require("max_passes", 0, None)
         require("age_steps", 1, None)
+        require("long_prefill_tokens", 1, None)
+        require("max_long_prefills", 1, None)
+        problems += self._tenant_problems()
         if problems:
             raise LimitsError(problems)
         return self
 
+    def _tenant_problems(self) -> list[str]:
+        problems: list[str] = []
+        if len(self.tenants) > MOST_TENANTS:
+            problems.append(f"tenants: {len(self.tenants)} named, at most {MOST_TENANTS} allowed")
+        for name, limits in {"tenant_default": self.tenant_default, **self.tenants}.items():
+            for part in ("requests_per_minute", "prompt_tokens", "long_prefills"):
+                value: int | None = getattr(limits, part)
+                if value is not None and value < 1:
+                    problems.append(f"{name}: {part}: {value} given, at least 1 allowed")
+            if limits.kv_share is not None and not 0 < limits.kv_share <= 1:
+                problems.append(f"{name}: kv_share: {limits.kv_share} given, above 0 and up to 1 allowed")
+        return problems
+
     def changed(self, **changes: Unpack[LimitChanges]) -> "Limits":
         """A copy with the given values, not yet checked."""
         given = {name: value for name, value in changes.items() if value is not None}
+        tenants = changes.get("tenants")
+        if tenants is not None:
+            merged = {**self.tenants, **tenants}
+            given["tenants"] = {name: limits for name, limits in merged.items() if limits is not None}
         return replace(self, **cast("dict[str, Any]", given))
+
+    def of_tenant(self, tenant: str) -> TenantLimits:
+        return self.tenants.get(tenant, self.tenant_default)
+
+    def by_name(self) -> dict[str, int]:
+        """Those that are numbers."""
+        return {name: getattr(self, name) for name in LIMIT_NAMES}
+
+
+#: The limits that are numbers.
+LIMIT_NAMES = tuple(each.name for each in fields(Limits) if each.type is int)

@@ -36,7 +36,8 @@ def rows(scheduler: Scheduler, max_waiting: int | None = None) -> list[CoreRow]:
     """Running requests in batch order, then waiting ones in admission order (the first ``max_waiting`` of
     them)."""
     running = [_running_row(request) for request in scheduler.running.values()]
-    return running + [_waiting_row(scheduler, request) for request in islice(scheduler.waiting, max_waiting)]
+    waiting = islice(scheduler.admission.in_order(), max_waiting)
+    return running + [_waiting_row(scheduler, request) for request in waiting]
 
 
 def _running_row(request: Request) -> CoreRow:

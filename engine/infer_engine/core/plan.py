@@ -83,3 +83,9 @@ class Plan:
             self.prefill_tokens += chunk.count
         else:
             self.decode_tokens += chunk.count
+
+    def extend(self, chunk: Chunk, tokens: int, *, samples: bool) -> None:
+        """More of a prompt of which ``chunk`` was added."""
+        chunk.count += tokens
+        chunk.samples = samples
+        self.prefill_tokens += tokens

@@ -7,6 +7,16 @@ from infer_engine.protocol import FinishReason, RequestState, Tier
 
 
 @dataclass(slots=True, eq=False)
+class Account:
+    """What one tenant was served in one tier and priority."""
+
+    #: Tokens of prompts and outputs, or where it began.
+    served: int = 0
+    #: How many of its requests wait in that line.
+    waiting: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class Request:
     """``computed_tokens`` counts tokens whose KV is in the pool; it chases ``len(prompt) + len(output)``, so
     prefill, chunk, decode and recompute are one case. ``sampling`` is opaque here: only the runner reads
@@ -44,6 +54,10 @@ class Request:
     hash_chain: list[bytes] = field(default_factory=list[bytes])
     #: It waited so long in the batch tier that it is treated as interactive until it ends.
     aged: bool = False
+    #: Who pays for what it is served. Kept by the queue.
+    account: Account = field(default_factory=Account)
+    #: When it was admitted last, its prompt was long: more was to compute than ``long_prefill_tokens``.
+    long_prefill: bool = False
     #: The step after which it began to wait.
     queued_step: int = 0
     #: When it last began to wait here: its arrival, or its preemption.
@@ -76,4 +90,4 @@ class Request:
     @property
     def is_prefilling(self) -> bool:
         """More than the newest token lacks its KV: prefill, a chunk of it, or recompute."""
-        return self.total_tokens - self.computed_tokens > 1
+        return len(self.prompt) + len(self.output) - self.computed_tokens > 1

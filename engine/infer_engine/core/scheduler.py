@@ -44,10 +44,11 @@ class Scheduler:
         self.limits = limits.checked(pool.total)
         self.context_length = context_length
         self.waiting = WaitingQueue()
-        self.admission = AdmissionControl(pool, self.waiting, self.host)
+        self.waiting.long_tokens = limits.long_prefill_tokens
         self.admission_open = True
         self.counters = Counters()
         self._batch = Batch(pool, self.host, self.waiting, self.counters)
+        self.admission = AdmissionControl(pool, self.waiting, self.host, self._batch.running)
         self._forked: list[Admission] = []
         #: When the last step was committed.
         self.last_step_s: float | None = None
@@ -105,16 +106,15 @@ class Scheduler:
         common = min(parent.computed_tokens, child.total_tokens - 1)
         table = parent.block_table[: self.pool.blocks_for(common)]
         fresh = max(0, self.pool.blocks_for(child.total_tokens + 1) - len(table))
-        if (
-            parent.tokens(0, common) != child.tokens(0, common)
-            or len(self.running) >= self.limits.max_running
-            or self.pool.used + fresh > self.limits.mark(child.lane)
-            or fresh > self.pool.available
+        to_compute = child.total_tokens - common
+        if parent.tokens(0, common) != child.tokens(0, common) or not self.admission.may_join(
+            child, self.limits, table, fresh, to_compute
         ):
             return
-        self.waiting.remove(child)
         child.block_table = self.pool.allocate_behind(table, fresh) or []
         child.computed_tokens = child.cached_tokens = common
+        child.long_prefill = to_compute > self.limits.long_prefill_tokens
+        self.waiting.admitted(child, in_turn=True)
         child.indexed_blocks = common // self.pool.block_size
         self._forked.append(self._batch.join(child, now_s))
         self.counters.forks += 1
@@ -145,6 +145,7 @@ class Scheduler:
         old = self.limits
         new = old.changed(**changes)
         self.limits = new.checked(self.pool.total, len(self.running))
+        self.waiting.long_tokens = new.long_prefill_tokens
         return old, new
 
     # --- a step --------------------------------------------------------------------------------------------
@@ -160,12 +161,14 @@ class Scheduler:
         for request in self._deadlines.take_passed(now_s):
             plan.finished.append(self._finish(request, "error", "deadline_exceeded"))
         self._age_batch()
-        tokens_left = self._plan_batch(plan, now_s)
+        batch_plan = self._plan_batch(plan, now_s)
+        spare = batch_plan.spare
         if len(plan.preempted) > plan.yielded:
             self.admission.hold()
         else:
             # Who has just made room for interactive requests does not come back in the same step.
-            self._plan_admitted(plan, tokens_left, now_s, ("interactive",) if plan.yielded else TIERS)
+            spare = self._plan_admitted(plan, spare, now_s, ("interactive",) if plan.yielded else TIERS)
+        batch_plan.top_up(spare)
         plan.evicted = self.pool.take_evicted()
         self.counters.evicted_blocks += len(plan.evicted)
         self.counters.copied_blocks += len(plan.copies)
@@ -185,19 +188,20 @@ class Scheduler:
             self.waiting.push_first(oldest)
             self.counters.aged += 1
 
-    def _plan_batch(self, plan: Plan, now_s: float) -> int:
-        """The running sequences' part of the plan; returns the budget that is left."""
+    def _plan_batch(self, plan: Plan, now_s: float) -> BatchPlan:
+        """The running sequences' part of the plan."""
         batch_plan = BatchPlan(self._batch, self.limits, plan, now_s, self._exhaust)
-        batch_plan.fill()
+        batch_plan.fill(self.waiting)
         if not plan.preempted:
-            plan.yielded = batch_plan.yield_to(self.waiting.first("interactive"), self.admission)
+            plan.yielded = batch_plan.yield_to(self.admission)
             self.counters.yields += plan.yielded
         for chunk in batch_plan.chunks.values():
             plan.add(chunk)
-        return batch_plan.spare
+        return batch_plan
 
-    def _plan_admitted(self, plan: Plan, tokens_left: int, now_s: float, tiers: tuple[Tier, ...]) -> None:
-        round_ = self.admission.admit(self.limits, len(self.running), tokens_left, tiers)
+    def _plan_admitted(self, plan: Plan, tokens_left: int, now_s: float, tiers: tuple[Tier, ...]) -> int:
+        """Who joins, and what they compute; returns the budget that is left."""
+        round_ = self.admission.admit(self.limits, tokens_left, tiers)
         plan.copies += round_.copies
         plan.swap_in += round_.swap_in
         for request, count in round_.admitted:
@@ -206,6 +210,7 @@ class Scheduler:
             self._count_lookup(request, admission.resumed, plan)
             start = request.computed_tokens
             plan.add(Chunk(request, start, count, start + count == request.total_tokens))
+        return round_.tokens
 
     def _count_lookup(self, request: Request, resumed: bool, plan: Plan) -> None:
         """Once per admission, however often the request was looked up while it waited."""
@@ -243,6 +248,7 @@ class Scheduler:
                 continue
             token = tokens[request.id]
             request.output.append(token)
+            request.account.served += 1
             self.counters.generated_tokens += 1
             if token in request.stop_token_ids:
                 finished.append(self._finish(request, "stop"))

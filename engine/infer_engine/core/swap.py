@@ -32,6 +32,11 @@ class HostPool:
         self.free_list = list(range(total - 1, -1, -1))
         self._cost = cost or SwapCost()
 
+    @property
+    def used(self) -> int:
+        """Blocks that keep somebody's KV."""
+        return self.total - len(self.free_list)
+
     def prefers_swap(self, blocks: int, tokens: int) -> bool:
         """Whether to move ``blocks`` out rather than compute ``tokens`` tokens again: there must be room, and
         it must be cheaper where it is not forced."""

@@ -4,6 +4,8 @@ from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import FinishReason
 
+OVERDUE = "deadline_exceeded"
+
 #: What to tell the client of a request that did not end by itself, by code.
 MESSAGES = {
     "cancelled_by_operator": "an operator cancelled the request",
@@ -11,7 +13,7 @@ MESSAGES = {
     "replica_lost": "the replica that ran the request was lost",
     "shutting_down": "the server stopped before the request was complete",
     "kv_exhausted": "the sequence outgrew the replica's KV memory although nothing else ran there",
-    "deadline_exceeded": "the request's deadline passed before it was complete",
+    OVERDUE: "the request's deadline passed before it was complete",
 }
 
 Ending = tuple[FinishReason, str | None, str | None]

@@ -15,7 +15,7 @@ from random import Random, SystemRandom
 
 from msgspec import structs
 
-from infer_engine.fleet import headroom
+from infer_engine.fleet import headroom, live_limits, tenant_limits
 from infer_engine.fleet.cancelling import cancel
 from infer_engine.fleet.draining import Draining
 from infer_engine.fleet.endings import end_as_intended
@@ -24,6 +24,7 @@ from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
 from infer_engine.fleet.inbox import Inbox, StateChanges
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.lifecycle import Launch, Lifecycle, set_state
+from infer_engine.fleet.live_limits import Moves
 from infer_engine.fleet.loads import Loads
 from infer_engine.fleet.losses import settle_losses
 from infer_engine.fleet.measures import Measures
@@ -31,23 +32,30 @@ from infer_engine.fleet.observers import Observer, Observers
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.refusals import stopping
 from infer_engine.fleet.run_dir import RunDir
+from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.fleet.tracked import Intent, Tracked
 from infer_engine.fleet.views import Views
 from infer_engine.protocol import (
+    ChangeLimits,
+    ChangeTenant,
     Drain,
     Effect,
     FinishReason,
+    LiveLimits,
     Replica,
     ReplicaFrame,
     RequestRow,
     RequestState,
     SetHeadroom,
+    Simulation,
     Status,
+    TenantLimits,
+    Tenants,
 )
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.launch_local import default_threads, launch
 from infer_engine.replica.messages import FromReplica, SetLimits
-from infer_engine.replica.server_link import ServerLink
+from infer_engine.replica.server_link import MakeLink, ServerLink
 from infer_engine.settings import ServerSettings
 
 log = logging.getLogger(__name__)
@@ -68,29 +76,36 @@ class Fleet:
         *,
         run_dir: Path | None = None,
         launch: Launch = launch,
+        link: MakeLink = ServerLink,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        pace: float = 1.0,
+        simulation: Callable[[], Simulation] | None = None,
     ) -> None:
         self.settings = settings
+        #: Seconds of the fleet's clock in a real one. All durations are of that clock, all moments are real.
+        self.pace = pace
         self.epoch = secrets.token_hex(8)
-        self.feed = Feed()
+        self.feed = Feed(wall)
         ids = [f"r{number}" for number in range(settings.replicas)]
         self.measures = Measures(ids, clock())
         self._clock = clock
         self._run_dir = RunDir(run_dir, self.epoch)
         self.run_dir = self._run_dir.path
-        self._link = ServerLink(self.run_dir, self._receive, self._after_batch)
-        self._handles = {replica: ReplicaHandle(replica, self._link.send) for replica in ids}
+        self._link = link(self.run_dir, self._receive, self._after_batch)
+        self._handles = {replica: ReplicaHandle(replica, self._link.send, pace=pace) for replica in ids}
         self._ledger = Ledger(self.feed, clock)
         loads = Loads(self._ledger, settings.replica.max_waiting)
         self._placer = Placer(self._ledger, self._handles, loads, most_held=settings.replica.max_waiting)
         self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
         self._observers = Observers(self._handles)
-        self._views = Views(settings, self._handles, self._ledger, self._placer, self.measures)
+        self._views = Views(settings, self._handles, self._ledger, self._placer, self.measures, simulation)
         states = StateChanges(ready=self._replica_ready, observed=self._draining.observed)
         self._inbox = Inbox(self._handles, self._ledger, self._placer, self.measures, states, self._link.send)
         self._lifecycles = {
             replica: self._lifecycle(handle, launch) for replica, handle in self._handles.items()
         }
+        self._tenants = TenantDesk()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         # Seed 0 means that nobody asked for the same ids again.
@@ -147,30 +162,48 @@ class Fleet:
 
     async def _until_idle(self, within_s: float) -> None:
         """Wait until no request is live; each ends on its own, so there is nothing else to wait on."""
-        deadline_s = self._clock() + within_s
+        deadline_s = self._clock() + within_s * self.pace
         for generation in [request.generation for request in self._ledger.live.values()]:
             while not generation.finished and self._clock() < deadline_s:
-                await generation.beyond(len(generation.emitted), deadline_s - self._clock())
+                left_s = (deadline_s - self._clock()) / self.pace
+                await generation.beyond(len(generation.emitted), left_s)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
+            self._tenants.rate.forget_idle(self._clock())
+            self._placer.end_overdue()
             self._placer.flush_held()
             for handle in self._handles.values():
                 if not handle.flush():
                     handle.error = "it has not read its messages for too long"
                     self._lifecycles[handle.id].kill()
 
+    # --- time ----------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Monotonic seconds of the fleet's clock."""
+        return self._clock()
+
+    def moment(self, at_s: float) -> float:
+        """When it was ``at_s`` on the fleet's clock, in Unix seconds."""
+        return self.feed.wall() - (self._clock() - at_s) / self.pace
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.settings.deployment is not None
+
     # --- requests ------------------------------------------------------------------------------------------
 
     def submit(self, spec: GenerationSpec) -> Generation:
-        """Take a request: it is on a replica, or held until one is ready. Refusal (400 never_fits, 429
-        queue_full, 503 no_ready_replica or draining) when it is not taken."""
+        """Take a request: it is on a replica, or held until one is ready. Refusal (400 never_fits or
+        tenant_prompt_too_long, 429 queue_full or tenant_rate, 503 no_ready_replica or draining) when it is
+        not taken."""
         try:
             if self._stopping:
                 raise stopping()
-            generation = Generation(id=self._new_id(), spec=spec, arrived_s=self._clock())
-            self._placer.take(generation)
+            now_s = self._clock()
+            generation = self._taken(self._tenants.at_the_door(spec, now_s), now_s)
         except Refusal as refusal:
             self.feed.event(
                 "reject",
@@ -180,6 +213,15 @@ class Fleet:
                 message=refusal.problem.detail,
                 synthetic=spec.synthetic,
             )
+            raise
+        return generation
+
+    def _taken(self, spec: GenerationSpec, now_s: float) -> Generation:
+        generation = Generation(id=self._new_id(), spec=spec, arrived_s=now_s)
+        try:
+            self._placer.take(generation)
+        except Refusal:
+            self._tenants.refused_elsewhere(spec)
             raise
         return generation
 
@@ -267,6 +309,34 @@ class Fleet:
     async def set_headroom(self, command: SetHeadroom) -> dict[str, tuple[int, int]]:
         """Old and new limit, in blocks, of each replica that moved its mark."""
         return await headroom.apply(self._handles, command)
+
+    def limits(self) -> LiveLimits:
+        return LiveLimits(replicas={each.id: dict(each.limits) for each in self._handles.values()})
+
+    def predict_limits(self, command: ChangeLimits) -> Effect:
+        return live_limits.predict(self._handles, command)
+
+    async def change_limits(self, command: ChangeLimits) -> Moves:
+        """Old and new values by replica and name."""
+        return await live_limits.apply(self._handles, command)
+
+    def tenants(self) -> Tenants:
+        return self._tenants.status(self._ledger.live.values(), self._clock())
+
+    def predict_tenant(self, tenant: str, command: ChangeTenant) -> Effect:
+        return tenant_limits.predict(self._tenants, self.tenants(), self._handles, tenant, command)
+
+    async def change_tenant(
+        self, tenant: str, command: ChangeTenant
+    ) -> tuple[TenantLimits | None, TenantLimits | None]:
+        """What the tenant's own limits were and are; None where it goes by the default."""
+        return await tenant_limits.apply(self._tenants, self._handles, tenant, command)
+
+    async def restore_tenant(
+        self, tenant: str, limits: TenantLimits | None, *, expected: TenantLimits | None
+    ) -> bool:
+        """Set its own limits where they still are as ``expected``; False where they are not."""
+        return await tenant_limits.restore(self._tenants, self._handles, tenant, limits, expected)
 
     # --- what replicas do ----------------------------------------------------------------------------------
 

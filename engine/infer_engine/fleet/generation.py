@@ -50,6 +50,8 @@ class GenerationSpec:
     priority: int = 0
     synthetic: bool = False
     client_id: str | None = None
+    #: Seconds from its arrival after which it ends, wherever it is by then; None for never.
+    deadline_s: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -76,12 +78,18 @@ class Generation:
     def finished(self) -> bool:
         return self.finish_reason is not None
 
+    def left_s(self, now_s: float) -> float | None:
+        """Seconds until its deadline, negative when it has passed; None without one."""
+        return None if self.spec.deadline_s is None else self.arrived_s + self.spec.deadline_s - now_s
+
     def append(self, token: int, now_s: float) -> None:
         self.emitted.append(token)
         self.emitted_s.append(now_s)
 
     def wake(self) -> None:
         """Tell readers that something was appended or that it ended."""
+        if not self._waiters:
+            return
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

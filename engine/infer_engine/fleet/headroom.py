@@ -1,17 +1,14 @@
 """Moving the admission marks. ``headroom = total - limit``, in blocks; operators may give it as a
 percentage."""
 
-import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infer_engine.fleet.generation import refuse
+from infer_engine.fleet.telling import tell_all
 from infer_engine.protocol import Effect, SetHeadroom, Tier
-from infer_engine.replica.handle import LimitsError, LimitsPendingError, ReplicaHandle
-
-#: How long a replica may take to answer: it does so between two steps, and a prefill step can be long.
-ANSWER_TIMEOUT_S = 15.0
+from infer_engine.replica.handle import ReplicaHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ def _move(handle: ReplicaHandle, command: SetHeadroom) -> Move:
             field="blocks",
             numbers={"given": blocks, "total": total},
         )
-    old_limit = {**handle.first_limits, **handle.wanted_limits, **handle.limits}[name]
+    old_limit = handle.expected_limits[name]
     return Move(handle, total, old_limit, total - blocks)
 
 
@@ -134,47 +131,19 @@ async def apply(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> d
     """Move the marks; old and new limit by replica. Refusal when a replica did not obey, saying which did."""
     planned = moves(handles, command)
     name = mark_name(command.tier)
-    answers = await asyncio.gather(
-        *(_tell(move, name) for move in planned),
-        return_exceptions=True,
+    answers = await tell_all(
+        {move.handle: {name: move.new_limit} for move in planned},
+        thing="its mark",
+        reverts=command.revert_after_s is not None,
     )
     done: dict[str, tuple[int, int]] = {}
-    failed: list[str] = []
-    for move, answer in zip(planned, answers, strict=True):
-        if isinstance(answer, LimitsPendingError):
-            when = f"its mark will move to {move.new_limit} when it answers or has loaded again"
-            failed.append(f"{move.handle.id}: {answer}; {when}")
-        elif isinstance(answer, LimitsError):
-            failed.append(f"{move.handle.id}: {answer}; its mark was not moved")
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            done[move.handle.id] = answer
-    if failed:
-        if done:
-            failed.append(f"moved already: {', '.join(done)}")
-        if command.revert_after_s is not None:
-            failed.append("nothing will be moved back by itself")
-        raise refuse(
-            504, "replica_unresponsive", "Not every replica moved its mark.", detail="; ".join(failed)
+    for move in planned:
+        answer = answers[move.handle.id]
+        old, new = (
+            (move.old_limit, move.new_limit) if answer is None else (answer.old[name], answer.new[name])
         )
+        done[move.handle.id] = (old, new)
     return done
-
-
-async def _tell(move: Move, name: str) -> tuple[int, int]:
-    """Old and new limit, once the replica has it; at once when it has yet to load. LimitsError otherwise. It
-    is told again after a restart, unless it refused."""
-    handle = move.handle
-    if handle.ready is None:
-        handle.wanted_limits[name] = move.new_limit
-        return move.old_limit, move.new_limit
-    try:
-        answer = await handle.set_limits({name: move.new_limit}, ANSWER_TIMEOUT_S)
-    except LimitsPendingError:
-        handle.wanted_limits[name] = move.new_limit
-        raise
-    handle.wanted_limits[name] = move.new_limit
-    return answer.old[name], answer.new[name]
 
 
 def _line(move: Move, tier: Tier) -> str:

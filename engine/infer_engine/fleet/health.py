@@ -3,8 +3,8 @@
 from infer_engine.protocol import Health
 from infer_engine.replica.handle import ReplicaHandle
 
-#: A replica with work has stalled when it has not stepped for this long, and for STALL_STEPS of its longest
-#: recent steps.
+#: A replica with work has stalled when it has not stepped for so many real seconds, and for STALL_STEPS of
+#: its longest recent steps.
 STALL_S = 5.0
 STALL_STEPS = 5
 #: States in which a replica has a process that answers.
@@ -16,7 +16,7 @@ def health(handle: ReplicaHandle, now_s: float, *, has_work: bool) -> Health | N
     an idle one tells once a second that it lives."""
     if handle.state not in LIVE_STATES:
         return None
-    patience_s = max(STALL_S, STALL_STEPS * max(handle.step_times_s, default=0.0))
+    patience_s = max(STALL_S * handle.pace, STALL_STEPS * max(handle.step_times_s, default=0.0))
     if handle.heard_s is not None and now_s - handle.heard_s > patience_s:
         return "stalled"
     if not has_work:

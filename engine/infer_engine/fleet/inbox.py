@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infer_engine.fleet.cancelling import cancel_all
 from infer_engine.fleet.endings import end_as_intended, ending
+from infer_engine.fleet.generation import Generation
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.placing import Placer
@@ -30,6 +31,7 @@ from infer_engine.replica.messages import (
     TokenOut,
     Withdrawn,
 )
+from infer_engine.replica.wire import replica_of
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +64,7 @@ class Inbox:
     ignored: int = 0
 
     def receive(self, sender: bytes, message: FromReplica) -> None:
-        handle = next((each for each in self.handles.values() if each.identity == sender), None)
+        handle = self._handle_of(sender)
         if handle is None or message.incarnation != handle.incarnation:
             self.ignored += 1
             log.warning(
@@ -76,6 +78,10 @@ class Inbox:
             self._take(handle, message)
         finally:
             self.placer.loads.changed(handle.id)
+
+    def _handle_of(self, sender: bytes) -> ReplicaHandle | None:
+        handle = self.handles.get(replica_of(sender))
+        return handle if handle is not None and handle.identity == sender else None
 
     def _take(self, handle: ReplicaHandle, message: FromReplica) -> None:
         match message:
@@ -113,21 +119,20 @@ class Inbox:
         measures.stepped(report.duration_s, report.prefill_tokens, report.decode_tokens)
         measures.looked_up(report.prefix_queries_tokens, report.prefix_hit_tokens)
         measures.evicted_blocks += report.evicted_blocks
+        measures.swapped_out_bytes += report.swapped_out_bytes
+        measures.swapped_in_bytes += report.swapped_in_bytes
         handle.evicted_blocks += report.evicted_blocks
         self._tell_evictions(handle, now_s)
         for preempted in report.preempted:
             self._preempted(handle, preempted, now_s)
         for admitted in report.admitted:
             self._admitted(handle, admitted, now_s - report.duration_s)
-        for token in report.tokens:
-            self._token(handle, token, now_s)
+        spoke = self._tokens(handle, report.tokens, now_s)
         reasons: dict[str, FinishReason] = {
             finished.id: self._finished(handle, finished) for finished in report.finished
         }
-        for token in report.tokens:
-            request = self.ledger.live.get(token.id)
-            if request is not None:
-                request.generation.wake()
+        for generation in spoke:
+            generation.wake()
         self.ledger.feed.step(
             Step(
                 replica=handle.id,
@@ -165,7 +170,7 @@ class Inbox:
         request.restart_wait()
         request.waiting_since_s = now_s
         request.generation.preemptions += 1
-        self.measures.of[handle.id].preempted(now_s)
+        self.measures.of[handle.id].preempted(preempted.mode, now_s)
         spec = request.generation.spec
         self.ledger.feed.event(
             "preempt",
@@ -202,16 +207,32 @@ class Inbox:
             synthetic=generation.spec.synthetic,
         )
 
-    def _token(self, handle: ReplicaHandle, token: TokenOut, now_s: float) -> None:
-        request = self._placed(handle, token.id)
-        if request is None:
-            return
-        emitted = len(request.generation.emitted)
-        if token.index != emitted:
-            self._broken_stream(handle, request, token.index, emitted)
-            return
-        request.generation.append(token.token, now_s)
-        self.measures.of[handle.id].token(request, now_s)
+    def _tokens(self, handle: ReplicaHandle, tokens: list[TokenOut], now_s: float) -> list[Generation]:
+        """Append each to its generation; returns those. What is counted is counted once for all: this is the
+        server's innermost loop."""
+        live, replica, measures = self.ledger.live, handle.id, self.measures.of[handle.id]
+        spoke: list[Generation] = []
+        intervals: dict[tuple[float, bool], int] = {}
+        for token in tokens:
+            request = live.get(token.id)
+            if request is None or request.generation.replica != replica:
+                continue
+            generation = request.generation
+            emitted = len(generation.emitted)
+            if token.index != emitted:
+                self._broken_stream(handle, request, token.index, emitted)
+                continue
+            generation.append(token.token, now_s)
+            spoke.append(generation)
+            if emitted:
+                interval = (now_s - generation.emitted_s[-2], generation.spec.synthetic)
+                intervals[interval] = intervals.get(interval, 0) + 1
+            else:
+                measures.first_token(request, now_s)
+        if spoke:
+            measures.emitted(len(spoke), now_s)
+            measures.next_tokens(intervals, now_s)
+        return spoke
 
     def _broken_stream(self, handle: ReplicaHandle, request: Tracked, index: int, expected: int) -> None:
         """A stream with a hole or an echo in it is wrong: end it rather than go on."""

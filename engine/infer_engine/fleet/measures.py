@@ -5,12 +5,12 @@ TTFT and queue wait include those still waiting, with their present age.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from infer_engine.fleet.tracked import Tracked
-from infer_engine.protocol import Percentiles, QueueWait
+from infer_engine.protocol import Percentiles, PreemptMode, QueueWait
 from infer_engine.telemetry.windows import LatencyWindow, RateWindow, percentiles, quantile, with_ages
 
 #: tokens_per_s is the rate over this span.
@@ -29,6 +29,8 @@ class Sample:
     replica: str
     value_s: float
     synthetic: bool = False
+    #: How many of this value came at once: all streams of a step have the same ITL.
+    times: int = 1
 
 
 class Latency:
@@ -38,8 +40,8 @@ class Latency:
         self._real = LatencyWindow(WINDOW_S)
         self._synthetic = LatencyWindow(WINDOW_S)
 
-    def add(self, value_s: float, now_s: float, *, synthetic: bool) -> None:
-        (self._synthetic if synthetic else self._real).add(value_s, now_s)
+    def add(self, value_s: float, now_s: float, *, synthetic: bool, times: int = 1) -> None:
+        (self._synthetic if synthetic else self._real).add(value_s, now_s, times)
 
     def counts(self, now_s: float, *, synthetic: bool) -> Counter[int]:
         return (self._synthetic if synthetic else self._real).counts(now_s)
@@ -58,7 +60,9 @@ class ReplicaMeasures:
         self.prefill_tokens = 0
         self.decode_tokens = 0
         self.prompt_tokens = 0
-        self.preemptions = 0
+        self.preemptions_by_mode: Counter[PreemptMode] = Counter()
+        self.swapped_out_bytes = 0
+        self.swapped_in_bytes = 0
         self.steps = 0
         #: Tokens looked up in the prefix cache at first admissions, and how many of them were found.
         self.prefix_queries_tokens = 0
@@ -76,23 +80,30 @@ class ReplicaMeasures:
         self.prompt_tokens += len(request.generation.spec.prompt)
         self._tell(Sample("queue_wait", self._replica, wait_s, synthetic))
 
-    def token(self, request: Tracked, now_s: float) -> None:
-        """The newest of the request's tokens has just come."""
-        generation, synthetic = request.generation, request.generation.spec.synthetic
-        self.generated_tokens += 1
-        self.token_rate.add(1, now_s)
-        times = generation.emitted_s
-        if len(times) == 1:
-            ttft_s = now_s - generation.arrived_s
-            self.ttft.add(ttft_s, now_s, synthetic=synthetic)
-            self._tell(Sample("ttft", self._replica, ttft_s, synthetic))
-        else:
-            itl_s = times[-1] - times[-2]
-            self.itl.add(itl_s, now_s, synthetic=synthetic)
-            self._tell(Sample("itl", self._replica, itl_s, synthetic))
+    def emitted(self, tokens: int, now_s: float) -> None:
+        """So many tokens have just come, of whichever requests."""
+        self.generated_tokens += tokens
+        self.token_rate.add(tokens, now_s)
 
-    def preempted(self, now_s: float) -> None:
-        self.preemptions += 1
+    def first_token(self, request: Tracked, now_s: float) -> None:
+        synthetic = request.generation.spec.synthetic
+        ttft_s = now_s - request.generation.arrived_s
+        self.ttft.add(ttft_s, now_s, synthetic=synthetic)
+        self._tell(Sample("ttft", self._replica, ttft_s, synthetic))
+
+    def next_tokens(self, intervals: Mapping[tuple[float, bool], int], now_s: float) -> None:
+        """Tokens that followed others: how many, by the seconds since the one before and by whether it is
+        test traffic."""
+        for (itl_s, synthetic), times in intervals.items():
+            self.itl.add(itl_s, now_s, synthetic=synthetic, times=times)
+            self._tell(Sample("itl", self._replica, itl_s, synthetic, times))
+
+    @property
+    def preemptions(self) -> int:
+        return self.preemptions_by_mode.total()
+
+    def preempted(self, mode: PreemptMode, now_s: float) -> None:
+        self.preemptions_by_mode[mode] += 1
         self.preemption_rate.add(1, now_s)
 
     def looked_up(self, queries_tokens: int, hit_tokens: int) -> None:

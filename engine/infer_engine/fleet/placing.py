@@ -5,7 +5,7 @@ from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infer_engine.fleet.endings import end_as_intended
+from infer_engine.fleet.endings import MESSAGES, OVERDUE, end_as_intended
 from infer_engine.fleet.generation import Generation, Refusal
 from infer_engine.fleet.health import health
 from infer_engine.fleet.ledger import Ledger
@@ -101,6 +101,15 @@ class Placer:
                 break
             self.held.remove(request)
 
+    def end_overdue(self) -> None:
+        """Held requests whose deadline has passed end; a replica sees to those that it has."""
+        now_s = self.ledger.clock()
+        for request in list(self.held):
+            left_s = request.generation.left_s(now_s)
+            if left_s is not None and left_s <= 0:
+                self.held.remove(request)
+                self.ledger.finish(request, "error", code=OVERDUE, error=MESSAGES[OVERDUE])
+
     def drop_held(self, request: Tracked) -> bool:
         """Take it out of the held line; False when it is not there."""
         if request not in self.held:
@@ -181,4 +190,5 @@ def _submit_message(request: Tracked, now_s: float) -> Submit:
         synthetic=spec.synthetic,
         waited_s=now_s - generation.arrived_s,
         arrived_s=generation.arrived_s,
+        deadline_in_s=generation.left_s(now_s),
     )

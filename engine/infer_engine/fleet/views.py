@@ -2,7 +2,7 @@
 stale."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -19,11 +19,12 @@ from infer_engine.protocol import (
     ReplicaFrame,
     RequestRow,
     RequestState,
+    Simulation,
     Status,
     StepMakeup,
     Totals,
 )
-from infer_engine.replica.handle import ReplicaHandle
+from infer_engine.replica.handle import ReplicaHandle, limits_of
 from infer_engine.replica.messages import Observation, StepReport
 from infer_engine.settings import ServerSettings
 
@@ -35,6 +36,8 @@ class Views:
     ledger: Ledger
     placer: Placer
     measures: Measures
+    #: How the simulation goes; None where nothing is simulated.
+    simulation: Callable[[], Simulation] | None = None
 
     # --- replicas ------------------------------------------------------------------------------------------
 
@@ -64,8 +67,7 @@ class Views:
         status = self._replica(
             handle,
             observation,
-            {"admit_limit": observation.admit_limit, "batch_limit": observation.batch_limit}
-            | {"max_running": observation.max_running, "token_budget": observation.token_budget},
+            limits_of(observation),
             running,
             len(observation.rows) - running,
             handle.observed_report,
@@ -126,6 +128,8 @@ class Views:
                 admit_limit=limits.get("admit_limit"),
                 batch_limit=limits.get("batch_limit"),
                 bytes_per_token=info.kv_bytes_per_token if info else None,
+                host_total=observation.host_total if observation else None,
+                host_used=observation.host_used if observation else None,
             ),
             tokens_per_s=measures.token_rate.per_s(now_s) if live else None,
             ttft_s=ttft_figures([measures.ttft], requests, now_s),
@@ -134,7 +138,9 @@ class Views:
             prefix_hit_ratio=measures.prefix_hit_ratio,
             incarnation=handle.incarnation,
             pid=handle.pid,
+            preemptions_by_mode=dict(measures.preemptions_by_mode),
             max_running=limits.get("max_running"),
+            limits=limits,
             waiting_reasons=observation.waiting_reasons if observation else {},
             step=_makeup(report, limits),
             load_progress=handle.load_progress,
@@ -157,23 +163,24 @@ class Views:
         now_s = self.ledger.clock()
         requests: list[Tracked] = []
         for each in self.handles if replica is None else [replica]:
-            requests += self._ordered(each)
+            requests += self._ordered(each, state)
         if replica is None:
-            requests += self.placer.held
-        return [live_row(request, now_s) for request in requests if state is None or request.state == state]
+            requests += [request for request in self.placer.held if state in (None, request.state)]
+        return [live_row(request, now_s) for request in requests]
 
     def held_rows(self) -> list[RequestRow]:
         now_s = self.ledger.clock()
         return [live_row(request, now_s) for request in self.placer.held]
 
-    def _ordered(self, replica: str) -> list[Tracked]:
+    def _ordered(self, replica: str, state: RequestState | None) -> list[Tracked]:
         """Running first, each part in the replica's order as far as it has told."""
+        requests = [each for each in self.ledger.on(replica) if state in (None, each.state)]
+        if not requests:
+            return []
         observation = self.handles[replica].observation
         told = {row.id: place for place, row in enumerate(observation.rows)} if observation else {}
         last = len(told)
-        return sorted(
-            self.ledger.on(replica), key=lambda each: (each.state != "running", told.get(each.id, last))
-        )
+        return sorted(requests, key=lambda each: (each.state != "running", told.get(each.id, last)))
 
     # --- the whole -----------------------------------------------------------------------------------------
 
@@ -183,10 +190,13 @@ class Views:
 
     def _fleet(self) -> Fleet:
         info = self.placer.any_info()
+        simulation = self.simulation() if self.simulation is not None else None
         return Fleet(
             name=self.settings.name,
-            model=model_name(self.settings.replica.model),
-            simulated=info.simulated if info else False,
+            model=served_model(self.settings),
+            # Also before any replica has told so.
+            simulated=simulation is not None or (info is not None and info.simulated),
+            simulation=simulation,
             context_length=info.context_length if info else None,
         )
 
@@ -219,9 +229,17 @@ class Views:
         )
 
 
+def served_model(settings: ServerSettings) -> str:
+    """The name that clients and operators call: of what is simulated, where anything is."""
+    deployment = settings.deployment
+    return model_name(settings.replica.model) if deployment is None else deployment.model.name
+
+
 def model_name(model: str) -> str:
-    """The model as people call it: a file by its name without the ending."""
-    return PurePath(model).name.removesuffix(".gguf") if "/" in model or model.endswith(".gguf") else model
+    """The model as people call it: a file by its name without the ending, a directory by its own."""
+    if "/" in model or model.endswith(".gguf"):
+        return PurePath(model).name.removesuffix(".gguf") or model
+    return model
 
 
 def _makeup(report: StepReport | None, limits: dict[str, int]) -> StepMakeup | None:

@@ -25,6 +25,8 @@ _STATUS_BY_CODE = {
     "replica_draining": 503,
     "replica_lost": 503,
     "shutting_down": 503,
+    # Who set the deadline gave up on the answer: asking again by itself would be of no use.
+    "deadline_exceeded": 504,
 }
 #: A person decided against this request: clients must not send it again by themselves.
 _NOT_AGAIN = {"cancelled_by_operator"}

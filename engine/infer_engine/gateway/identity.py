@@ -1,26 +1,26 @@
 """Who sends a request, from its headers."""
 
-import re
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 
+from infer_engine.fleet.tenants import TENANT
 from infer_engine.gateway.errors import ApiError, invalid, shown
-from infer_engine.gateway.params import TIERS, Params
+from infer_engine.gateway.params import MAX_DEADLINE_S, TIERS, Params
 from infer_engine.protocol import Tier
 
-_TENANT = re.compile(r"[a-z0-9-]{1,64}")
 #: A client's own request id is a label: cut, never refused.
 MAX_LABEL_CHARS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """``tier`` None: the header says nothing. ``label`` is untrusted text."""
+    """``tier`` and ``deadline_s`` None: the header says nothing. ``label`` is untrusted text."""
 
     tenant: str
     tier: Tier | None
     label: str | None
+    deadline_s: float | None = None
 
     def tier_for(self, params: Params) -> Tier:
         """The header or the body may name the tier; interactive when neither does. 400 when they disagree."""
@@ -31,6 +31,16 @@ class Identity:
             )
         return self.tier or params.tier or "interactive"
 
+    def deadline_for(self, params: Params) -> float | None:
+        """Seconds from arrival; the header or the body may say it. 400 when they disagree."""
+        if None not in (self.deadline_s, params.deadline_s) and self.deadline_s != params.deadline_s:
+            raise invalid(
+                "deadline_s",
+                f"deadline_s is {params.deadline_s:g} but the header says {self.deadline_s:g}; "
+                "give one of them",
+            )
+        return params.deadline_s if self.deadline_s is None else self.deadline_s
+
     def label_for(self, params: Params) -> str | None:
         label = self.label or params.user
         return label[:MAX_LABEL_CHARS] if label else None
@@ -39,12 +49,24 @@ class Identity:
 def read_identity(headers: Headers) -> Identity:
     """Raise ApiError (400) naming the header that is not acceptable."""
     tenant = headers.get("x-infer-tenant", "default")
-    if not _TENANT.fullmatch(tenant):
+    if not TENANT.fullmatch(tenant):
         raise _bad_header("x-infer-tenant", "1 to 64 of the characters a-z, 0-9 and -", tenant)
     tier = headers.get("x-infer-tier")
     if tier is not None and tier not in TIERS:
         raise _bad_header("x-infer-tier", "one of " + ", ".join(TIERS), tier)
-    return Identity(tenant, tier, headers.get("x-request-id"))
+    return Identity(tenant, tier, headers.get("x-request-id"), _deadline(headers.get("x-infer-deadline-s")))
+
+
+def _deadline(given: str | None) -> float | None:
+    if given is None:
+        return None
+    try:
+        deadline_s = float(given)
+    except ValueError:
+        deadline_s = 0.0
+    if not 0 < deadline_s <= MAX_DEADLINE_S:  # NaN fails too
+        raise _bad_header("x-infer-deadline-s", f"a number above 0 and up to {MAX_DEADLINE_S:,.0f}", given)
+    return deadline_s
 
 
 def _bad_header(name: str, allowed: str, given: str) -> ApiError:

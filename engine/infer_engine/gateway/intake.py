@@ -44,6 +44,7 @@ class Intake:
             tenant=identity.tenant,
             tier=identity.tier_for(ask.params),
             client_id=identity.label_for(ask.params),
+            deadline_s=identity.deadline_for(ask.params),
         )
         try:
             return self._fleet.submit(spec)

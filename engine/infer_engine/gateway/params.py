@@ -14,6 +14,7 @@ from infer_engine.protocol import Tier
 TIERS: tuple[Tier, ...] = ("interactive", "batch")
 MAX_TOP_K = 1_000_000
 MAX_USER_CHARS = 256
+MAX_DEADLINE_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Params:
     include_usage: bool
     tier: Tier | None
     user: str | None
+    #: Seconds from arrival; None means what the header says.
+    deadline_s: float | None
 
 
 def read_params(fields: Fields, context_length: int, settings: GatewaySettings) -> Params:
@@ -44,6 +47,7 @@ def read_params(fields: Fields, context_length: int, settings: GatewaySettings) 
         include_usage=_include_usage(fields, stream),
         tier=cast("Tier | None", fields.choice("tier", None, TIERS)),
         user=fields.text("user", None, max_chars=MAX_USER_CHARS),
+        deadline_s=_deadline(fields),
     )
 
 
@@ -55,6 +59,12 @@ def _max_tokens(fields: Fields, context_length: int) -> int | None:
             "max_tokens", f"max_tokens is {old:,} but max_completion_tokens is {new:,}; give one of them"
         )
     return old if new is None else new
+
+
+def _deadline(fields: Fields) -> float | None:
+    if fields.raw("deadline_s") is None:
+        return None
+    return fields.number("deadline_s", 0.0, 0, MAX_DEADLINE_S, open_low=True)
 
 
 def _sampling(fields: Fields) -> Sampling:

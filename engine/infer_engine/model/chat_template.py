@@ -12,6 +12,7 @@ Jinja's immutable sandbox, and its output is bounded (its running time is not).
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NoReturn
 
 import jinja2
@@ -30,10 +31,15 @@ class ChatTemplateError(ValueError):
 
 
 class ChatTemplate:
-    """``special_pattern`` matches the special tokens in one capturing group."""
+    """``special_pattern`` matches the special tokens in one capturing group; ``named_tokens`` are texts that
+    templates know by name, such as ``bos_token``."""
 
     def __init__(
-        self, source: str, *, special_pattern: "re.Pattern[str] | None", bos_token: str, eos_token: str
+        self,
+        source: str,
+        *,
+        special_pattern: "re.Pattern[str] | None",
+        named_tokens: Mapping[str, str],
     ) -> None:
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
@@ -45,7 +51,13 @@ class ChatTemplate:
             raise ModelUnsupported(f"the model's chat template is no valid template: {error}") from error
         self._special_pattern = special_pattern
         self._marking_pattern = special_pattern and re.compile(f"(?={special_pattern.pattern})(.)", re.DOTALL)
-        self._context = {"bos_token": bos_token, "eos_token": eos_token, "raise_exception": _refuse}
+        self._context: dict[str, Any] = {
+            **named_tokens,
+            "tools": None,
+            "documents": None,
+            "raise_exception": _refuse,
+            "strftime_now": _now,
+        }
 
     def render(self, messages: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, bool]]:
         """Yield pieces of the prompt with True for a special token, False for text to be encoded as it is.
@@ -102,6 +114,11 @@ def _unused_character(messages: Sequence[Mapping[str, str]]) -> str:
 def _to_json(value: Any, indent: int | None = None) -> str:
     """Like the filter that templates are written against: plain JSON, not escaped for HTML."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _now(form: str) -> str:
+    """Some templates tell the model what day it is."""
+    return datetime.now().strftime(form)
 
 
 def _refuse(message: str) -> NoReturn:

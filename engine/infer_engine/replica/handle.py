@@ -5,6 +5,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from infer_engine.protocol import ReplicaState
 from infer_engine.replica.messages import (
@@ -48,8 +49,10 @@ class ReplicaHandle:
     """``state`` is set by the fleet alone. What is unknown is None; a new incarnation knows nothing of the
     last."""
 
-    def __init__(self, replica: str, send: Send) -> None:
+    def __init__(self, replica: str, send: Send, *, pace: float = 1.0) -> None:
         self.id = replica
+        #: Seconds of the fleet's clock in a real one: above 1 when it is simulated and fast.
+        self.pace = pace
         self.state: ReplicaState = "starting"
         self.incarnation = 0
         self.pid: int | None = None
@@ -58,7 +61,7 @@ class ReplicaHandle:
         #: An operator closed its admission; it stays so over a restart.
         self.cordoned = False
         #: Limits an operator set, by name, to be set again after a restart.
-        self.wanted_limits: dict[str, int] = {}
+        self.wanted_limits: dict[str, Any] = {}
         self.wanted_view = Observe()
         self.info: RunnerInfo | None = None
         #: The limits with which its last life started.
@@ -122,14 +125,14 @@ class ReplicaHandle:
                 self.observed_s, self.observed_at = now_s, at
                 self.observed_report = self.report
                 self.report_is_newer = False
-                self.limits = _limits_of(message)
+                self.limits = limits_of(message)
             case Loading():
                 self.load_progress = message.progress
             case Ready():
                 self.ready = message
                 self.info = message.info
                 self.load_progress = None
-                self.limits = self.first_limits = _limits_of(message)
+                self.limits = self.first_limits = limits_of(message)
             case LimitsSet():
                 self.limits = message.new or self.limits
                 call = self._calls.pop(message.call, None)
@@ -192,14 +195,27 @@ class ReplicaHandle:
         self.cancel_when_withdrawn = False
         self.tell(SetAdmission(open=admit))
 
+    @property
+    def expected_limits(self) -> dict[str, int]:
+        """Its limits by name: the present ones, or those that it will have when it has loaded again."""
+        wanted = {name: value for name, value in self.wanted_limits.items() if isinstance(value, int)}
+        return {**self.first_limits, **wanted, **self.limits}
+
+    def want(self, changes: dict[str, Any]) -> None:
+        """Tell it these limits (fields of SetLimits) after a restart, too."""
+        tenants = self.wanted_limits.get("tenants", {}) | (changes.get("tenants") or {})
+        self.wanted_limits |= changes
+        if tenants:
+            self.wanted_limits["tenants"] = tenants
+
     def watch(self, view: Observe) -> None:
         if view != self.wanted_view:
             self.wanted_view = view
             if self.ready is not None:
                 self.tell(view)
 
-    async def set_limits(self, limits: dict[str, int], timeout_s: float) -> LimitsSet:
-        """Set limits by name between two of its steps. LimitsError when it refuses,
+    async def set_limits(self, limits: dict[str, Any], timeout_s: float) -> LimitsSet:
+        """Set limits (the fields of SetLimits) between two of its steps. LimitsError when it refuses,
         LimitsPendingError when it is lost or does not answer."""
         number = next(self._call_numbers)
         call: asyncio.Future[LimitsSet] = asyncio.get_running_loop().create_future()
@@ -217,8 +233,9 @@ class ReplicaHandle:
         return answer
 
 
-def _limits_of(message: Ready | Observation) -> dict[str, int]:
-    return {
+def limits_of(message: Ready | Observation) -> dict[str, int]:
+    """Live limits by name."""
+    return message.limits or {
         "admit_limit": message.admit_limit,
         "batch_limit": message.batch_limit,
         "max_running": message.max_running,

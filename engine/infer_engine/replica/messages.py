@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from infer_engine.core.observe import CoreRow
 from infer_engine.model.sampling import Sampling
-from infer_engine.protocol import BlockRun, FinishReason, PreemptMode, Tier
+from infer_engine.protocol import BlockRun, FinishReason, PreemptMode, TenantLimits, Tier
 from infer_engine.runner.runner import RunnerInfo
 from infer_engine.settings import ReplicaSettings
 
@@ -47,6 +47,8 @@ class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
     waited_s: float = 0.0
     #: When it arrived, on the server's clock: keeps the order of those that arrived almost at once.
     arrived_s: float | None = None
+    #: Seconds from when this was sent until the request must have ended; None for never.
+    deadline_in_s: float | None = None
 
 
 class Abort(Struct, frozen=True, kw_only=True, tag="abort"):
@@ -63,14 +65,24 @@ class SetAdmission(Struct, frozen=True, kw_only=True, tag="admission"):
 
 
 class SetLimits(Struct, frozen=True, kw_only=True, tag="limits"):
-    """Applied whole between two steps, or refused whole. Limits are blocks. ``call`` pairs the LimitsSet
-    answer."""
+    """Applied whole between two steps, or refused whole. What is None stays; for units see ``core.Limits``.
+    ``call`` pairs the LimitsSet answer."""
 
     call: int
     admit_limit: int | None = None
     batch_limit: int | None = None
     max_running: int | None = None
     token_budget: int | None = None
+    max_waiting: int | None = None
+    max_waiting_tokens: int | None = None
+    max_passes: int | None = None
+    age_steps: int | None = None
+    long_prefill_tokens: int | None = None
+    max_long_prefills: int | None = None
+    #: Of all tenants that ``tenants`` does not name.
+    tenant_default: TenantLimits | None = None
+    #: By tenant: new limits, or None to go by the default again. Tenants that are not named keep theirs.
+    tenants: dict[str, TenantLimits | None] | None = None
 
 
 class Observe(Struct, frozen=True, kw_only=True, tag="observe"):
@@ -113,9 +125,11 @@ class Ready(Struct, frozen=True, kw_only=True, tag="ready"):
     batch_limit: int
     max_running: int
     token_budget: int
+    #: All of ``core.Limits`` that are numbers, by name.
+    limits: dict[str, int] = {}
 
 
-class TokenOut(Struct, frozen=True, array_like=True):
+class TokenOut(Struct, frozen=True, array_like=True, gc=False):
     id: str
     token: int
     #: Position of the token in the request's output, so that none is repeated or lost unseen.
@@ -164,6 +178,9 @@ class StepReport(Struct, frozen=True, kw_only=True, tag="step"):
     #: Tokens that this step's first admissions looked up in the prefix cache, and how many were found.
     prefix_queries_tokens: int = 0
     prefix_hit_tokens: int = 0
+    #: Moved to host memory and back by this step.
+    swapped_out_bytes: int = 0
+    swapped_in_bytes: int = 0
 
 
 class Observation(Struct, frozen=True, kw_only=True, tag="observation"):
@@ -187,6 +204,17 @@ class Observation(Struct, frozen=True, kw_only=True, tag="observation"):
     invariant_violations: int
     rows: list[CoreRow]
     blocks: list[BlockRun] | None = None
+    #: All of ``core.Limits`` that are numbers, by name, and the tenants'.
+    limits: dict[str, int] = {}
+    tenant_default: TenantLimits = TenantLimits()
+    tenants: dict[str, TenantLimits] = {}
+    #: Blocks of the pool in host memory.
+    host_used: int = 0
+    host_total: int = 0
+    #: Since the replica started.
+    preemptions_by_mode: dict[PreemptMode, int] = {}
+    swapped_out_bytes: int = 0
+    swapped_in_bytes: int = 0
 
 
 class Withdrawn(Struct, frozen=True, kw_only=True, tag="withdrawn"):
@@ -211,6 +239,10 @@ class LimitsSet(Struct, frozen=True, kw_only=True, tag="limits-set"):
     call: int
     old: dict[str, int] = {}
     new: dict[str, int] = {}
+    old_tenant_default: TenantLimits = TenantLimits()
+    new_tenant_default: TenantLimits = TenantLimits()
+    old_tenants: dict[str, TenantLimits] = {}
+    new_tenants: dict[str, TenantLimits] = {}
     error: str | None = None
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import zmq
 
@@ -30,6 +30,26 @@ BATCH = 256
 #: full: the peer has stopped reading; unreachable: no such peer is connected.
 Sent = Literal["sent", "full", "unreachable"]
 OnMessage = Callable[[bytes, FromReplica], None]
+
+
+class Link(Protocol):
+    """What a fleet needs of the way to its replicas, whatever that is made of."""
+
+    #: Messages that could not be decoded, since the start.
+    malformed: int
+
+    @property
+    def endpoint(self) -> str: ...
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def send(self, peer: bytes, message: ToReplica) -> Sent: ...
+
+
+#: Takes the run directory, what hears each message, and what hears that there are none left for now.
+MakeLink = Callable[[Path, OnMessage, Callable[[], None]], Link]
 
 
 class ServerLink:

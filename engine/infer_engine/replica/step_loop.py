@@ -6,11 +6,11 @@ link, the runner and the clock are handed in; nothing here knows of processes or
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from infer_engine.core import observe
 from infer_engine.core.invariants import violations
-from infer_engine.core.limits import Limits, LimitsError
+from infer_engine.core.limits import LimitChanges, LimitsError
 from infer_engine.core.plan import Finish, Plan
 from infer_engine.core.refusal import Refusal
 from infer_engine.core.request import Request
@@ -47,10 +47,10 @@ SLOWEST_OBSERVATION_S = 1.0
 FASTEST_OBSERVATION_S = 0.02
 #: What is due sooner than this is waited for as long: a remainder of rounding must not make the loop spin.
 SHORTEST_WAIT_S = 0.001
+#: An idle replica looks at its invariants at most this often.
+IDLE_CHECK_PERIOD_S = 5.0
 #: How long to listen when there is work but the scheduler could plan nothing of it.
 STUCK_WAIT_S = 0.05
-#: Limits by the names under which they are reported.
-LIMIT_NAMES = ("admit_limit", "batch_limit", "max_running", "token_budget")
 
 
 class Link(Protocol):
@@ -81,6 +81,7 @@ class StepLoop:
         link: Link,
         clock: Callable[[], float],
         check_every_step: bool = False,
+        pace: float = 1.0,
     ) -> None:
         self.scheduler = scheduler
         self.stopping = False
@@ -89,14 +90,18 @@ class StepLoop:
         self.invariant_violations = 0
         self._incarnation = incarnation
         self._runner = runner
+        self._block_bytes = runner.info.kv_bytes_per_token * runner.info.block_size
         self._link = link
         self._clock = clock
         self._check_every_step = check_every_step
+        #: Seconds of the clock in a second of those who look at it: above 1 when it is simulated and fast.
+        self._pace = pace
         self._view = Observe()
         self._clock_distance_s: float | None = None
         self._observed_s = clock()
         self._observation_asked = True
         self._stuck = False
+        self._checked_s = float("-inf")
         #: Aborted since the last step; the next report tells.
         self._aborted: list[Finish] = []
 
@@ -107,7 +112,7 @@ class StepLoop:
     def turn(self) -> None:
         """Hear, step if there is something to do, observe if it is time. Without work it sleeps in the
         link."""
-        for message in self._link.receive(self._wait_s(), MOST_INBOUND):
+        for message in self._link.receive(self.wait_s(), MOST_INBOUND):
             self._handle(message)
         # What was changed shows at once, not only after a step that may be long.
         self._observe_if_due()
@@ -119,15 +124,16 @@ class StepLoop:
     def _step_is_due(self) -> bool:
         return self.credit > 0 and (self.scheduler.has_work or bool(self._aborted))
 
-    def _wait_s(self) -> float:
+    def wait_s(self) -> float:
+        """How long the next turn may wait for a message before there is something to do."""
         if self._step_is_due():
             return STUCK_WAIT_S if self._stuck else 0.0
         if not self.credit:
-            return SLOWEST_OBSERVATION_S
+            return SLOWEST_OBSERVATION_S * self._pace
         if self._observation_asked:
             return 0.0
         left_s = self._observed_s + self._period_s() - self._clock()
-        return min(SLOWEST_OBSERVATION_S, max(SHORTEST_WAIT_S, left_s))
+        return min(SLOWEST_OBSERVATION_S * self._pace, max(SHORTEST_WAIT_S, left_s))
 
     # --- hearing -------------------------------------------------------------------------------------------
 
@@ -163,6 +169,7 @@ class StepLoop:
             cache_salt=message.tenant,
             tier=message.tier,
             priority=message.priority,
+            deadline_s=self._deadline_s(message, now_s),
             stop_token_ids=frozenset(message.stop_token_ids),
             sampling=message.sampling,
             synthetic=message.synthetic,
@@ -190,6 +197,16 @@ class StepLoop:
             self._clock_distance_s = now_s - message.waited_s - message.arrived_s
         return message.arrived_s + self._clock_distance_s
 
+    def _deadline_s(self, message: Submit, now_s: float) -> float | None:
+        """On this replica's clock. Where the server says by its own clock when the request arrived, the time
+        that the message took is no reprieve."""
+        if message.deadline_in_s is None:
+            return None
+        sent_s = now_s
+        if message.arrived_s is not None:
+            sent_s = min(now_s, self._arrival_s(message, now_s) + message.waited_s)
+        return sent_s + message.deadline_in_s
+
     def _set_admission(self, message: SetAdmission) -> None:
         if message.open:
             self.scheduler.open_admission()
@@ -199,14 +216,23 @@ class StepLoop:
         self._observation_asked = True
 
     def _set_limits(self, message: SetLimits) -> None:
-        given = {name: value for name in LIMIT_NAMES if (value := getattr(message, name)) is not None}
+        given = {name: getattr(message, name) for name in LimitChanges.__annotations__}
         try:
-            old, new = self.scheduler.set_limits(**given)
+            old, new = self.scheduler.set_limits(**cast("LimitChanges", given))
         except LimitsError as error:
             self._link.send(LimitsSet(incarnation=self._incarnation, call=message.call, error=str(error)))
             return
         self._link.send(
-            LimitsSet(incarnation=self._incarnation, call=message.call, old=_by_name(old), new=_by_name(new))
+            LimitsSet(
+                incarnation=self._incarnation,
+                call=message.call,
+                old=old.by_name(),
+                new=new.by_name(),
+                old_tenant_default=old.tenant_default,
+                new_tenant_default=new.tenant_default,
+                old_tenants=dict(old.tenants),
+                new_tenants=dict(new.tenants),
+            )
         )
         self._observation_asked = True
 
@@ -220,7 +246,7 @@ class StepLoop:
         ended_s = self._clock()
         finished = [*self._aborted, *plan.finished, *self.scheduler.commit(tokens, ended_s)]
         self._aborted = []
-        if self._check_every_step or not self.scheduler.has_work:
+        if self._check_every_step or self._check_is_due(ended_s):
             self._check_invariants()
         self._report(
             plan,
@@ -264,8 +290,18 @@ class StepLoop:
                 evicted_blocks=len(plan.evicted),
                 prefix_queries_tokens=plan.prefix_queries_tokens,
                 prefix_hit_tokens=plan.prefix_hit_tokens,
+                swapped_out_bytes=len(plan.swap_out) * self._block_bytes,
+                swapped_in_bytes=len(plan.swap_in) * self._block_bytes,
             )
         )
+
+    def _check_is_due(self, now_s: float) -> bool:
+        """When there is nothing else to do, and not after every single request: a large pool takes a while to
+        look through."""
+        if self.scheduler.has_work or now_s - self._checked_s < IDLE_CHECK_PERIOD_S * self._pace:
+            return False
+        self._checked_s = now_s
+        return True
 
     def _check_invariants(self) -> None:
         for violation in violations(self.scheduler):
@@ -276,8 +312,8 @@ class StepLoop:
 
     def _period_s(self) -> float:
         if self._view.hz <= 0:
-            return SLOWEST_OBSERVATION_S
-        return min(SLOWEST_OBSERVATION_S, max(FASTEST_OBSERVATION_S, 1 / self._view.hz))
+            return SLOWEST_OBSERVATION_S * self._pace
+        return self._pace * min(SLOWEST_OBSERVATION_S, max(FASTEST_OBSERVATION_S, 1 / self._view.hz))
 
     def _observe_if_due(self) -> None:
         now_s = self._clock()
@@ -291,23 +327,34 @@ class StepLoop:
 
     def _observation(self, now_s: float) -> Observation:
         scheduler = self.scheduler
+        limits, counters = scheduler.limits, scheduler.counters
         last_s = scheduler.last_step_s
         return Observation(
             incarnation=self._incarnation,
-            step=scheduler.counters.steps,
+            step=counters.steps,
             kv_used=scheduler.pool.used,
             kv_free=scheduler.pool.free,
             kv_cached=scheduler.pool.cached,
             admission_open=scheduler.admission_open,
             step_age_s=None if last_s is None else now_s - last_s,
             waiting_reasons=scheduler.admission.reason_counts(),
-            preemptions=scheduler.counters.preemptions,
+            preemptions=counters.preemptions,
             invariant_violations=self.invariant_violations,
             rows=observe.rows(scheduler),
             blocks=observe.block_runs(scheduler) if self._view.blocks else None,
-            **_by_name(scheduler.limits),
+            admit_limit=limits.admit_limit,
+            batch_limit=limits.batch_limit,
+            max_running=limits.max_running,
+            token_budget=limits.token_budget,
+            limits=limits.by_name(),
+            tenant_default=limits.tenant_default,
+            tenants=dict(limits.tenants),
+            host_used=scheduler.host.used,
+            host_total=scheduler.host.total,
+            preemptions_by_mode={
+                "swap": counters.swaps,
+                "recompute": counters.preemptions - counters.swaps,
+            },
+            swapped_out_bytes=counters.swapped_out_blocks * self._block_bytes,
+            swapped_in_bytes=counters.swapped_in_blocks * self._block_bytes,
         )
-
-
-def _by_name(limits: Limits) -> dict[str, int]:
-    return {name: getattr(limits, name) for name in LIMIT_NAMES}

@@ -29,6 +29,11 @@ def identity(replica: str, incarnation: int) -> bytes:
     return f"{replica}.{incarnation}".encode()
 
 
+def replica_of(identity: bytes) -> str:
+    """The replica whose life it names; of what is no identity, something that is no replica."""
+    return identity.rpartition(b".")[0].decode(errors="replace")
+
+
 def encode(message: ToReplica | FromReplica) -> bytes:
     return _encoder.encode(message)
 

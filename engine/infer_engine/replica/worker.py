@@ -23,6 +23,7 @@ from infer_engine.replica.dealer import Dealer
 from infer_engine.replica.messages import Failed, Loading, Ready, ReplicaConfig, Started
 from infer_engine.replica.step_loop import StepLoop
 from infer_engine.replica.wire import WILL_FAIL_AGAIN, identity
+from infer_engine.runner.rates import measured
 from infer_engine.runner.runner import Runner, RunnerInfo
 from infer_engine.settings import ReplicaSettings
 from infer_engine.telemetry.logs import configure_logging
@@ -32,6 +33,11 @@ log = logging.getLogger(__name__)
 STDIN = 0
 #: Progress reports are sent this far apart, whatever a loader calls with.
 PROGRESS_PERIOD_S = 0.1
+#: Where nothing was measured.
+USUAL_PREFILL_TOKENS_PER_S = 1000.0
+USUAL_SWAP_BYTES_PER_S = 4e9
+#: A prompt that takes more whole steps than these is long where nobody said what is.
+LONG_IN_STEPS = 4
 
 
 class Stopped(SystemExit):
@@ -74,37 +80,26 @@ class Worker:
 
         runner = load_runner(self._config.settings, self._progress)
         try:
-            loop = self._make_loop(runner)
-            limits = loop.scheduler.limits
-            self._link.send(
-                Ready(
-                    incarnation=self._config.incarnation,
-                    info=runner.info,
-                    admit_limit=limits.admit_limit,
-                    batch_limit=limits.batch_limit,
-                    max_running=limits.max_running,
-                    token_budget=limits.token_budget,
-                )
-            )
+            info = self._measured(runner)
+            loop = self._make_loop(runner, info)
+            self._link.send(ready(self._config.incarnation, info, loop.scheduler.limits))
             self._loop = loop
             loop.run()
         finally:
             runner.close()
 
-    def _make_loop(self, runner: Runner) -> StepLoop:
-        info = runner.info
+    def _measured(self, runner: Runner) -> RunnerInfo:
+        """What preemption costs here, where that is what decides and nobody has said it."""
+        settings = self._config.settings
+        known = settings.recompute_tokens_per_s is not None and settings.swap_bytes_per_s is not None
+        if settings.preempt_mode != "auto" or not runner.info.host_blocks or known:
+            return runner.info
+        return measured(runner, time.perf_counter)
+
+    def _make_loop(self, runner: Runner, info: RunnerInfo) -> StepLoop:
         return StepLoop(
             incarnation=self._config.incarnation,
-            scheduler=Scheduler(
-                BlockPool(
-                    info.kv_blocks,
-                    info.block_size,
-                    prefix_cache=self._config.settings.prefix_cache,
-                ),
-                starting_limits(self._config.settings, info),
-                info.context_length,
-                host_pool(self._config.settings, info),
-            ),
+            scheduler=make_scheduler(self._config.settings, info),
             runner=runner,
             link=self._link,
             clock=time.monotonic,
@@ -127,26 +122,56 @@ class Worker:
         self._loop.stopping = True
 
 
+def make_scheduler(settings: ReplicaSettings, info: RunnerInfo) -> Scheduler:
+    """For the pool that the runner has. LimitsError when the settings do not go together."""
+    return Scheduler(
+        BlockPool(info.kv_blocks, info.block_size, prefix_cache=settings.prefix_cache),
+        starting_limits(settings, info),
+        info.context_length,
+        host_pool(settings, info),
+    )
+
+
+def ready(incarnation: int, info: RunnerInfo, limits: Limits) -> Ready:
+    """What a replica says once it has loaded."""
+    return Ready(
+        incarnation=incarnation,
+        info=info,
+        admit_limit=limits.admit_limit,
+        batch_limit=limits.batch_limit,
+        max_running=limits.max_running,
+        token_budget=limits.token_budget,
+        limits=limits.by_name(),
+    )
+
+
 def starting_limits(settings: ReplicaSettings, info: RunnerInfo) -> Limits:
     """The limits that the settings ask for, in blocks of the pool there is. LimitsError when they do not go
     together."""
+    budget = settings.starting_token_budget(info.device)
     return Limits.from_ratios(
         info.kv_blocks,
         admit_ratio=settings.admit_limit_ratio,
         batch_ratio=settings.batch_limit_ratio,
         max_running=settings.max_running,
-        token_budget=settings.starting_token_budget(info.device),
+        token_budget=budget,
         max_waiting=settings.max_waiting,
         max_passes=settings.max_passes,
-    ).changed(max_waiting_tokens=settings.max_waiting_tokens, age_steps=settings.age_steps)
+    ).changed(
+        max_waiting_tokens=settings.max_waiting_tokens,
+        age_steps=settings.age_steps,
+        long_prefill_tokens=settings.long_prefill_tokens or LONG_IN_STEPS * budget,
+        max_long_prefills=settings.max_long_prefills,
+    )
 
 
 def host_pool(settings: ReplicaSettings, info: RunnerInfo) -> HostPool:
-    """Where the preempted go, with what it costs to go there and back."""
+    """Where the preempted go, with what it costs to go there and back: as the settings say, as it was
+    measured, or what is usual."""
     block_bytes = info.kv_bytes_per_token * info.block_size
-    cost = SwapCost(
-        block_s=2 * block_bytes / settings.swap_bytes_per_s, token_s=1 / settings.recompute_tokens_per_s
-    )
+    swap_bytes_per_s = settings.swap_bytes_per_s or info.swap_bytes_per_s or USUAL_SWAP_BYTES_PER_S
+    tokens_per_s = settings.recompute_tokens_per_s or info.prefill_tokens_per_s or USUAL_PREFILL_TOKENS_PER_S
+    cost = SwapCost(block_s=2 * block_bytes / swap_bytes_per_s, token_s=1 / tokens_per_s)
     return HostPool(info.host_blocks, settings.preempt_mode, cost)
 
 

@@ -10,10 +10,11 @@ from infer_engine.core.request import Request
 from infer_engine.model.architecture import read_architecture
 from infer_engine.model.attention.pool import KvPool
 from infer_engine.model.errors import ModelUnsupported
-from infer_engine.model.gguf_file import read_gguf
+from infer_engine.model.gguf_file import GgufFile
 from infer_engine.model.kernels.choose import kernel_model
 from infer_engine.model.linear import LinearKind, PackedFp16Linear
 from infer_engine.model.llama import Llama
+from infer_engine.model.source import open_source
 from infer_engine.model.store import Progress, resolve
 from infer_engine.model.weights import load_weights
 from infer_engine.runner import gpu
@@ -47,20 +48,21 @@ def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
         torch.set_num_threads(settings.threads)
     device = _device(settings)
     path = resolve(settings.model, _stage(progress, *_FETCH))
-    gguf = read_gguf(path)
-    architecture = read_architecture(gguf)
-    weights = load_weights(gguf, architecture, _stage(progress, *_PREPARE))
+    source = open_source(path)
+    architecture = read_architecture(source)
+    weights = load_weights(source, architecture, _stage(progress, *_PREPARE))
     kind = _linear_kind(settings, device)
     with torch.inference_mode():
         compiled = None
         if settings.dtype == "auto" and device.type == "cpu":
+            gguf = source if isinstance(source, GgufFile) else None
             compiled = kernel_model(
                 architecture, weights, gguf, settings.block_size, _stage(progress, *_LOAD)
             )
         model = compiled or Llama(architecture, weights, kind, device, _stage(progress, *_LOAD))
         pool, forward = _forward(settings, model)
         info = RunnerInfo(
-            model=settings.model if settings.model == DEFAULT_MODEL else path.stem,
+            model=settings.model if settings.model == DEFAULT_MODEL else path.name.removesuffix(".gguf"),
             vocab_size=architecture.vocab_size,
             context_length=architecture.context_length,
             kv_blocks=pool.blocks,

@@ -26,6 +26,10 @@ class RunnerInfo(Struct, frozen=True, kw_only=True):
     host_blocks: int = 0
     #: What computes what, where there was a choice: ``{"model": "kernels avx512vnni"}``.
     paths: dict[str, str] = {}
+    #: Measured when the runner was made: tokens that prefill computes per second, bytes that move to or from
+    #: host memory per second. None where it was not measured.
+    prefill_tokens_per_s: float | None = None
+    swap_bytes_per_s: float | None = None
 
 
 class Runner(Protocol):

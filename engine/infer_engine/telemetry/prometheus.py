@@ -27,6 +27,7 @@ from infer_engine.protocol import (
     Event,
     FinishReason,
     GatewayStatus,
+    PreemptMode,
     Replica,
     ReplicaState,
     Status,
@@ -35,6 +36,7 @@ from infer_engine.telemetry.histograms import ITL_S, REQUEST_S, STEP_S, TTFT_S, 
 
 _LABELS = ("model_name", "engine")
 _STATES: tuple[ReplicaState, ...] = get_args(ReplicaState)
+_PREEMPT_MODES: tuple[PreemptMode, ...] = get_args(PreemptMode)
 _REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 #: vLLM's words for how a request ended.
 _VLLM_REASON: dict[FinishReason, str] = {
@@ -60,6 +62,8 @@ _GAUGES: list[tuple[str, str, Callable[[Replica], float | None]]] = [
     ("infer_requests_running", "Requests in the batch.", lambda each: each.running),
     ("infer_requests_waiting", "Requests in the queue.", lambda each: each.waiting),
     ("infer_kv_usage_ratio", "Used share of the KV blocks.", lambda each: _kv_usage(each)),
+    ("infer_host_kv_blocks", "Blocks in host memory for preempted KV.", lambda each: each.kv.host_total),
+    ("infer_host_kv_used_blocks", "Those in use.", lambda each: each.kv.host_used),
     ("infer_step_age_seconds", "Time since the last engine step.", lambda each: each.step_age_s),
 ]
 
@@ -81,6 +85,12 @@ _COUNTERS: list[tuple[str, str, Callable[[ReplicaMeasures], float]]] = [
     ("infer_cache_evicted_blocks", "Cached blocks reused.", lambda each: each.evicted_blocks),
     ("infer_preemptions", "Preemptions.", lambda each: each.preemptions),
     ("infer_steps", "Engine steps.", lambda each: each.steps),
+    (
+        "infer_swapped_out_bytes",
+        "KV moved to host memory by preemptions.",
+        lambda each: each.swapped_out_bytes,
+    ),
+    ("infer_swapped_in_bytes", "KV moved back from host memory.", lambda each: each.swapped_in_bytes),
 ]
 
 
@@ -117,7 +127,7 @@ class Metrics(Collector):
         histogram = self._histograms.get(key)
         if histogram is None:
             histogram = self._histograms[key] = Histogram(_HISTOGRAMS[sample.measure][2])
-        histogram.observe(sample.value_s)
+        histogram.observe(sample.value_s, sample.times)
 
     def _happened(self, item: FeedItem) -> None:
         if isinstance(item, Event) and item.kind == "reject":
@@ -183,15 +193,18 @@ class Metrics(Collector):
             "Tokens: prompt of admitted requests, prefill computed (recomputation included), generated.",
             labels=(*_LABELS, "kind"),
         )
+        modes = CounterMetricFamily("infer_preemptions_by_mode", "Preemptions.", labels=(*_LABELS, "mode"))
         for replica, measured in measures.items():
             labels = [self._model, replica]
+            for mode in _PREEMPT_MODES:
+                modes.add_metric([*labels, mode], measured.preemptions_by_mode[mode])
             for reason in _REASONS:
                 vllm_ends.add_metric([*labels, _VLLM_REASON[reason]], measured.finished[reason])
                 ends.add_metric([*labels, reason], measured.finished[reason])
             tokens.add_metric([*labels, "prompt"], measured.prompt_tokens)
             tokens.add_metric([*labels, "prefill"], measured.prefill_tokens)
             tokens.add_metric([*labels, "generated"], measured.generated_tokens)
-        yield from (vllm_ends, ends, tokens)
+        yield from (vllm_ends, ends, tokens, modes)
 
     def _latencies(self) -> Iterator[Metric]:
         for measure, (name, help_text, bounds) in _HISTOGRAMS.items():
@@ -217,11 +230,33 @@ class Metrics(Collector):
             family = GaugeMetricFamily(name, help_text, labels=("model_name",))
             _add(family, [self._model], value)
             yield family
+        yield from self._simulation()
         build = GaugeMetricFamily(
             "infer_build_info", "What runs.", labels=("model_name", "version", "protocol_version")
         )
         build.add_metric([self._model, _version(), str(PROTOCOL_VERSION)], 1)
         yield build
+
+    def _simulation(self) -> Iterator[Metric]:
+        """1 where nothing on this page was measured on a GPU, so that no alarm is built on it by mistake."""
+        fleet = self._fleet.status().fleet
+        simulation = fleet.simulation
+        mark = GaugeMetricFamily(
+            "infer_simulated",
+            "1: no model computes here, and all durations are simulated seconds.",
+            labels=("model_name", "deployment"),
+        )
+        mark.add_metric([self._model, simulation.deployment if simulation else ""], float(fleet.simulated))
+        yield mark
+        if simulation is None:
+            return
+        for name, help_text, value in (
+            ("infer_simulation_speed", "Simulated seconds per second, as asked.", simulation.speed),
+            ("infer_simulation_achieved_speed", "And as it was lately.", simulation.achieved_speed),
+        ):
+            family = GaugeMetricFamily(name, help_text, labels=("model_name",))
+            _add(family, [self._model], value)
+            yield family
 
 
 def _version() -> str:

@@ -25,11 +25,11 @@ class LatencyWindow:
         self._slots_kept = slots
         self._slots: deque[tuple[int, Counter[int]]] = deque()
 
-    def add(self, value_s: float, now_s: float) -> None:
+    def add(self, value_s: float, now_s: float, times: int = 1) -> None:
         slot = self._expire(now_s)
         if not self._slots or self._slots[-1][0] != slot:
             self._slots.append((slot, Counter()))
-        self._slots[-1][1][bucket_of(value_s)] += 1
+        self._slots[-1][1][bucket_of(value_s)] += times
 
     def counts(self, now_s: float) -> Counter[int]:
         """Samples per bucket. Counts of several windows add up, so a fleet's percentiles come from all

@@ -1,44 +1,16 @@
 """Every verb against a real engine server: documents, tables, exit codes."""
 
-import json
 import re
 import threading
-from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from collections.abc import Generator
+from typing import Any
 
 import pytest
-from infer_console.cli import main
 from infer_engine.protocol import Blocks, Events, Operations, Requests, Status
 from msgspec import convert
+from support.cli import Run
 from support.eventually import eventually
 from support.server import EngineServer
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(engine: EngineServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("INFER_CONSOLE_CONNECT", engine.control_url)
-
-    def run(*words: str) -> Result:
-        try:
-            code = main(words)
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        return Result(code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -134,7 +106,7 @@ def test_requests_and_blocks_show_who_runs_and_what_they_hold(run: Run, client: 
 
     document = run("blocks", row["replica"], "--json").document
     blocks = convert(document, Blocks)
-    assert set(document) == {"version", "replica", "block_size", "total", "blocks"}
+    assert set(document) == {"version", "simulated", "replica", "block_size", "total", "blocks"}
     assert sum(each.count for each in blocks.blocks) == blocks.total
     table = run("blocks", row["replica"])
     assert table.code == 0
@@ -197,8 +169,8 @@ def test_modes_and_values_that_do_not_exist_are_usage_errors(run: Run) -> None:
         (("headroom", "-5"), "-5"),
         (("headroom", "1.5b"), "a whole number of blocks"),
         (("headroom", "10%", "--tier", "gold"), "interactive or batch"),
-        (("inject", "flood"), "chat or long-context or burst or mixed"),
-        (("inject", "chat", "--rate", "51"), "from 0.01 to 50"),
+        (("inject", "flood"), "chat or long-context or long-answer or burst or mixed"),
+        (("inject", "chat", "--rate", "501"), "from 0.01 to 500"),
         (("inject", "chat", "--duration", "1h"), "from 1s to 10m"),
         (("inject",), "needs a PROFILE"),
         (("inject", "chat", "--stop"), "--stop takes no PROFILE"),

@@ -37,7 +37,7 @@ def kernel_model(
     """The model on compiled kernels, for ``torch.get_num_threads()`` threads; None, with the reason in the
     log, when they are not to be had here or fail their check against torch."""
     try:
-        why_not = _why_not(architecture, block_size)
+        why_not = _unknown_part(architecture, weights) or _why_not(architecture, block_size)
         if why_not is None:
             progress("compiling kernels", None)
             why_not = _failed_check(architecture, weights, source, block_size)
@@ -49,6 +49,13 @@ def kernel_model(
         log.warning("computing with torch, several times slower than with the compiled kernels: %s", why_not)
         return None
     return _made(architecture, weights, source, torch.get_num_threads(), progress)
+
+
+def _unknown_part(architecture: Architecture, weights: Weights) -> str | None:
+    if architecture.rope_scaling is not None:
+        return "rotary positions are scaled"
+    extra = [name for name in weights if name.endswith(("_bias", ".q_norm", ".k_norm"))]
+    return f"the model has {extra[0]}" if extra else None
 
 
 def _why_not(architecture: Architecture, block_size: int) -> str | None:
@@ -66,7 +73,9 @@ def _why_not(architecture: Architecture, block_size: int) -> str | None:
 
     # Of heads under 64, the first token's values were once added as zeros: not understood, so not computed.
     if architecture.head_dim % simd.WIDTH or architecture.head_dim < _LEAST_HEAD_DIM:
-        return f"head dimension {architecture.head_dim} under {_LEAST_HEAD_DIM} or no multiple of {simd.WIDTH}"
+        return (
+            f"head dimension {architecture.head_dim} under {_LEAST_HEAD_DIM} or no multiple of {simd.WIDTH}"
+        )
     if block_size % TOKENS or PART % block_size:
         return f"block size {block_size} is no multiple of {TOKENS} that divides {PART}"
     return None

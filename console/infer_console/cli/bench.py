@@ -1,0 +1,103 @@
+"""bench: what the engine reaches on this machine, or what the console costs to paint."""
+
+import os
+import platform
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import Any
+
+from infer_console.cli import codes
+from infer_console.cli.verb import Verb, json_option
+
+
+def _bench(arguments: Namespace) -> int:
+    return _console(arguments) if arguments.what == "console" else _engine(arguments)
+
+
+def _engine(arguments: Namespace) -> int:
+    """In this process's place: the engine measures itself."""
+    from infer_console.cli.output import complain
+    from infer_console.connect import engine_installed
+
+    if not engine_installed():
+        complain("the engine is not installed here: pip install 'infer-console[engine]'")
+        return codes.ERROR
+    command = [sys.executable, "-m", "infer_engine", "bench", "--repeats", str(arguments.repeats)]
+    for option, value in (("--only", arguments.only), ("--out", arguments.out)):
+        command += [option, value] if value is not None else []
+    for option, given in (("--json", arguments.json), ("--list", arguments.list)):
+        command += [option] if given else []
+    return os.execv(sys.executable, command)
+
+
+def _console(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain, print_json, print_table
+    from infer_console.ui.benchmark.paint import measure
+
+    for option in ("only", "out", "list"):
+        if getattr(arguments, option):
+            complain(f"--{option} is for bench engine; bench console has one part")
+            return codes.USAGE
+    results = measure(arguments.repeats)
+    if arguments.json:
+        print_json({"version": 1, "machine": _machine(), "results": results})
+    else:
+        print_table(("measure", "of", "median>", "unit", "against", "ratio>"), map(_cells, results))
+    return codes.OK
+
+
+def _machine() -> dict[str, Any]:
+    from importlib.metadata import version
+
+    return {
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in ("infer-console", "textual", "rich")},
+    }
+
+
+def _cells(each: dict[str, Any]) -> list[str]:
+    ratio = each["ratio"]
+    return [
+        each["measure"],
+        each["subject"],
+        f"{each['value']:,.1f}",
+        each["unit"],
+        each["against"] or "",
+        "" if ratio is None else f"{ratio:.3f}×",
+    ]
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("engine", "console"),
+        default="engine",
+        help="the engine's speed on this machine (default), or what the console costs to paint",
+    )
+    parser.add_argument("--only", metavar="PART,…", help="some parts of engine; --list names them")
+    parser.add_argument(
+        "--repeats", type=_repeats, default=3, metavar="N", help="default 3: the median counts"
+    )
+    parser.add_argument("--out", metavar="FILE", help="merge the engine's figures into a file")
+    parser.add_argument("--list", action="store_true", help="name the parts and how long each takes")
+    json_option(parser)
+
+
+def _repeats(given: str) -> int:
+    if not given.isdecimal() or not 1 <= int(given) <= 100:
+        raise ArgumentTypeError(f"{given!r} was given, allowed is a whole number from 1 to 100")
+    return int(given)
+
+
+VERBS = (
+    Verb(
+        name="bench",
+        help="measure the engine on this machine, or what the console costs to paint",
+        arguments=_arguments,
+        run=_bench,
+        connects=False,
+    ),
+)

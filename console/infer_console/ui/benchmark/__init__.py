@@ -1,0 +1,1 @@
+"""What the console costs to paint: ``infer-console bench console``."""

@@ -1,0 +1,1 @@
+"""What this engine reaches on this machine: ``infer-console bench engine``. No other part imports it."""

@@ -1,0 +1,119 @@
+"""Changing the live limits of replicas: what it will do, and doing it. All that a command gives is checked
+for every replica before any of them is told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from infer_engine.core.limits import LIMIT_NAMES, Limits
+from infer_engine.core.limits import LimitsError as LimitsMisfitError
+from infer_engine.fleet.generation import refuse
+from infer_engine.fleet.telling import tell_all
+from infer_engine.protocol import ChangeLimits, Effect
+from infer_engine.replica.handle import ReplicaHandle
+
+#: By replica, by limit: before and after.
+Moves = dict[str, dict[str, tuple[int, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    handle: ReplicaHandle
+    before: dict[str, int]
+    running: int
+
+    def after(self, limits: dict[str, int]) -> dict[str, tuple[int, int]]:
+        return {name: (self.before[name], value) for name, value in limits.items()}
+
+
+def predict(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> Effect:
+    """What the command will change, from what each replica said last. Refusal as ``apply``."""
+    changes = _checked(handles, command)
+    summary = [
+        f"{change.handle.id}: {name} {old} → {new}"
+        if old != new
+        else f"{change.handle.id}: {name} is {new} already"
+        for change in changes
+        for name, (old, new) in change.after(command.limits).items()
+    ]
+    warnings: list[str] = []
+    for change in changes:
+        most = command.limits.get("max_running")
+        if most is not None and change.running > most:
+            warnings.append(
+                f"{change.handle.id}: {change.running} run now; nobody is evicted, and none is admitted "
+                f"until fewer than {most} do"
+            )
+        if change.handle.ready is None:
+            warnings.append(f"{change.handle.id} is {change.handle.state}: it gets them once it has loaded")
+    numbers = {name: float(value) for name, value in command.limits.items()}
+    return Effect(summary=summary, numbers=dict(numbers), warnings=warnings)
+
+
+async def apply(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> Moves:
+    """Old and new values of each replica. Refusal when the values do not fit one of them (then none was told
+    anything), or when one did not obey."""
+    changes = _checked(handles, command)
+    answers = await tell_all(
+        {change.handle: dict(command.limits) for change in changes},
+        thing="what it lives by",
+        reverts=command.revert_after_s is not None,
+    )
+    moves: Moves = {}
+    for change in changes:
+        answer = answers[change.handle.id]
+        moves[change.handle.id] = (
+            change.after(command.limits)
+            if answer is None
+            else {name: (answer.old[name], answer.new[name]) for name in command.limits}
+        )
+    return moves
+
+
+def _checked(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> list[_Change]:
+    if not command.limits:
+        raise refuse(
+            422,
+            "invalid_field",
+            "limits is empty.",
+            f"give at least one of {', '.join(LIMIT_NAMES)}",
+            field="limits",
+        )
+    unknown = sorted(set(command.limits) - set(LIMIT_NAMES))
+    if unknown:
+        shown = ascii(unknown[0])[1:-1][:64]
+        raise refuse(
+            422, "invalid_field", f"{shown} does not fit.", f"there are {', '.join(LIMIT_NAMES)}", field=shown
+        )
+    if command.replica is not None and command.replica not in handles:
+        raise refuse(404, "unknown_replica", "There is no such replica.", field="replica")
+    targets = [handles[command.replica]] if command.replica is not None else list(handles.values())
+    known = [handle for handle in targets if handle.info is not None]
+    if not known:
+        raise refuse(
+            409,
+            "not_ready",
+            "No replica is ready.",
+            "its limits are known once it has loaded",
+            field="replica",
+        )
+    return [_check_one(handle, command) for handle in known]
+
+
+def _check_one(handle: ReplicaHandle, command: ChangeLimits) -> _Change:
+    if handle.info is None:
+        raise RuntimeError(f"replica {handle.id} has not loaded yet")
+    before = handle.expected_limits
+    missing = [name for name in command.limits if name not in before]
+    if missing:
+        raise refuse(409, "not_ready", f"{handle.id} does not tell its {missing[0]}.", field=missing[0])
+    observation = handle.observation
+    running = sum(row.state == "running" for row in observation.rows) if observation else 0
+    try:
+        Limits(**cast("Any", {**before, **command.limits})).checked(handle.info.kv_blocks, running)
+    except LimitsMisfitError as error:
+        field = error.problems[0].split(":")[0]
+        raise refuse(
+            422, "invalid_field", f"{field} does not fit.", f"{handle.id}: {error}", field=field
+        ) from None
+    return _Change(handle, before, running)

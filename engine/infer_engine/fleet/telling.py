@@ -1,0 +1,69 @@
+"""Having replicas change their live limits: each does it whole, between two of its steps, or not at all."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from infer_engine.fleet.generation import refuse
+from infer_engine.replica.handle import LimitsError, LimitsPendingError, ReplicaHandle
+from infer_engine.replica.messages import LimitsSet
+
+#: How long a replica may take to answer: it does so between two steps, and a prefill step can be long.
+ANSWER_TIMEOUT_S = 15.0
+
+#: Fields of ``messages.SetLimits`` with their new values.
+Changes = dict[str, Any]
+
+
+async def tell_all(
+    changes: Mapping[ReplicaHandle, Changes], *, thing: str, reverts: bool = False
+) -> dict[str, LimitsSet | None]:
+    """Tell each replica its changes, all at once; the answers by replica, None of one that has yet to load
+    and will be told then. Refusal 504 when one did not obey, saying which did and what becomes of ``thing``
+    (``its mark``) on the others; ``reverts`` when it was to be undone after a while, which then is not."""
+    answers = await asyncio.gather(
+        *(_tell(handle, change) for handle, change in changes.items()), return_exceptions=True
+    )
+    done: dict[str, LimitsSet | None] = {}
+    failed: list[str] = []
+    for (handle, change), answer in zip(changes.items(), answers, strict=True):
+        if isinstance(answer, LimitsPendingError):
+            failed.append(
+                f"{handle.id}: {answer}; {thing} will move to {_shown(change)} when it answers or has loaded "
+                "again"
+            )
+        elif isinstance(answer, LimitsError):
+            failed.append(f"{handle.id}: {answer}; {thing} was not moved")
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            done[handle.id] = answer
+    if failed:
+        if done:
+            failed.append(f"moved already: {', '.join(done)}")
+        if reverts:
+            failed.append("nothing will be moved back by itself")
+        raise refuse(504, "replica_unresponsive", "Not every replica obeyed.", detail="; ".join(failed))
+    return done
+
+
+async def _tell(handle: ReplicaHandle, changes: Changes) -> LimitsSet | None:
+    """Its answer. It is told again after a restart, unless it refused."""
+    if handle.ready is None:
+        handle.want(changes)
+        return None
+    try:
+        answer = await handle.set_limits(changes, ANSWER_TIMEOUT_S)
+    except LimitsPendingError:
+        handle.want(changes)
+        raise
+    handle.want(changes)
+    return answer
+
+
+def _shown(changes: Changes) -> str:
+    if len(changes) == 1:
+        value = next(iter(changes.values()))
+        if isinstance(value, int):
+            return str(value)
+    return "what was asked"

@@ -1,0 +1,118 @@
+"""Changing what a tenant may use: what it will do, and doing it, at the door and on every replica."""
+
+from collections.abc import Mapping
+
+from infer_engine.fleet.telling import tell_all
+from infer_engine.fleet.tenants import EVERYONE, TenantDesk
+from infer_engine.protocol import ChangeTenant, Effect, TenantLimits, Tenants, TenantStatus
+from infer_engine.replica.handle import ReplicaHandle
+
+
+def predict(
+    desk: TenantDesk,
+    now: Tenants,
+    handles: Mapping[str, ReplicaHandle],
+    tenant: str,
+    command: ChangeTenant,
+) -> Effect:
+    """What the change does to those who are here now. Refusal 422 when it does not fit."""
+    before = desk.default if tenant == EVERYONE else desk.limits(tenant)
+    after = desk.patched(tenant, command.limits, forget=command.forget)
+    summary = [
+        f"{_name(tenant)}: {field} {_shown(getattr(before, field))} → {_shown(getattr(after, field))}"
+        for field in TenantLimits.__struct_fields__
+        if getattr(before, field) != getattr(after, field)
+    ] or ["the limits are these already: nothing will change"]
+    concerned = [each for each in now.tenants if each.name == tenant or (tenant == EVERYONE and not each.own)]
+    numbers: dict[str, float | None] = {
+        "running": float(sum(each.running for each in concerned)),
+        "waiting": float(sum(each.waiting for each in concerned)),
+        "kv_blocks": float(sum(each.kv_blocks for each in concerned)),
+    }
+    warnings: list[str] = []
+    for each in concerned:
+        summary += _consequences(each, after, handles)
+    if not concerned and tenant != EVERYONE:
+        warnings.append(f"{tenant} has no requests now")
+    if any(each.running for each in concerned):
+        warnings.append("who runs goes on: limits decide on what is taken and admitted from now on")
+    return Effect(summary=summary, numbers=numbers, warnings=warnings)
+
+
+async def apply(
+    desk: TenantDesk, handles: Mapping[str, ReplicaHandle], tenant: str, command: ChangeTenant
+) -> tuple[TenantLimits | None, TenantLimits | None]:
+    """What its own limits were and are, None for the default's. Refusal when they do not fit, or when a
+    replica did not obey (the door does by then, and the replica will)."""
+    before = _own(desk, tenant)
+    after = desk.patched(tenant, command.limits, forget=command.forget)
+    own = None if command.forget and tenant != EVERYONE else after
+    await _put(desk, handles, tenant, own, reverts=command.revert_after_s is not None)
+    return before, own
+
+
+async def restore(
+    desk: TenantDesk,
+    handles: Mapping[str, ReplicaHandle],
+    tenant: str,
+    limits: TenantLimits | None,
+    expected: TenantLimits | None,
+) -> bool:
+    """Put ``limits`` in the place of ``expected``; False when somebody has put others there."""
+    if _own(desk, tenant) != expected:
+        return False
+    await _put(desk, handles, tenant, limits)
+    return True
+
+
+def _own(desk: TenantDesk, tenant: str) -> TenantLimits | None:
+    return desk.default if tenant == EVERYONE else desk.named.get(tenant)
+
+
+async def _put(
+    desk: TenantDesk,
+    handles: Mapping[str, ReplicaHandle],
+    tenant: str,
+    limits: TenantLimits | None,
+    *,
+    reverts: bool = False,
+) -> None:
+    """Set a tenant's own limits, or drop them, at the door and then on the replicas."""
+    desk.put(tenant, limits)
+    change = {"tenant_default": desk.default} if tenant == EVERYONE else {"tenants": {tenant: limits}}
+    await tell_all(
+        {handle: dict(change) for handle in handles.values()},
+        thing="what the tenant may use there",
+        reverts=reverts,
+    )
+
+
+def _consequences(each: TenantStatus, after: TenantLimits, handles: Mapping[str, ReplicaHandle]) -> list[str]:
+    lines: list[str] = []
+    if after.requests_per_minute is not None and each.requests_last_minute > after.requests_per_minute:
+        over = each.requests_last_minute - after.requests_per_minute
+        lines.append(
+            f"{each.name} sent {each.requests_last_minute} requests in the last minute: about {over} "
+            "a minute will be refused"
+        )
+    if after.kv_share is not None:
+        total = sum(handle.info.kv_blocks for handle in handles.values() if handle.info is not None)
+        share = int(total * after.kv_share)
+        if each.kv_blocks > share:
+            lines.append(
+                f"{each.name} holds {each.kv_blocks} blocks, its share is {share}: none of its "
+                f"{each.waiting} waiting is admitted on a replica where it is over its share"
+            )
+    if after.tier is not None:
+        lines.append(
+            f"{each.name}: new requests are {after.tier}; its {each.waiting} waiting keep their tier"
+        )
+    return lines
+
+
+def _name(tenant: str) -> str:
+    return "all tenants without limits of their own" if tenant == EVERYONE else tenant
+
+
+def _shown(value: object) -> str:
+    return "no limit" if value is None else f"{value}"

@@ -1,0 +1,296 @@
+"""Simulated replicas, many in this process: the real step loop and scheduler of each, on one virtual clock.
+
+A replica computes a step at its beginning, and everybody hears of it at its end: what it says is delivered at
+the moment that its own clock shows, and what it is told meanwhile it reads after the step. So its step loop
+is the one of a real replica, and a replica that is killed takes its unfinished step with it.
+"""
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from infer_engine.core.limits import LimitsError
+from infer_engine.replica.messages import Failed, FromReplica, ReplicaConfig, Started, ToReplica
+from infer_engine.replica.server_link import OnMessage, Sent
+from infer_engine.replica.step_loop import StepLoop
+from infer_engine.replica.virtual_clock import Cancellable, Clock
+from infer_engine.replica.wire import SERVER_HWM, WILL_FAIL_AGAIN, identity
+from infer_engine.replica.worker import make_scheduler, ready
+from infer_engine.runner.simulated_runner import SimulatedRunner
+
+log = logging.getLogger(__name__)
+
+#: Exit code of a replica that was killed, as of a process.
+KILLED = -9
+FAILED = 1
+
+#: Makes the runner of a replica; ``advance`` moves the replica's own clock.
+MakeRunner = Callable[[ReplicaConfig, Callable[[float], None]], SimulatedRunner]
+
+
+class InprocReplicas:
+    """Launcher and link in one: give ``launch`` and ``link`` to a fleet. ``pace`` is simulated seconds per
+    real second, for those who look at the replicas in real time; ``load_s`` is how long one takes from its
+    start until it is ready."""
+
+    def __init__(
+        self, clock: Clock, make_runner: MakeRunner, *, pace: float = 1.0, load_s: float = 0.0
+    ) -> None:
+        self.clock = clock
+        self.pace = pace
+        self._load_s = load_s
+        self._make_runner = make_runner
+        self._by_identity: dict[bytes, InprocReplica] = {}
+        self._on_message: OnMessage | None = None
+        self._on_batch_end: Callable[[], None] | None = None
+        self._batch_end_due = False
+
+    # what the fleet asks for
+
+    def link(self, _directory: Path, on_message: OnMessage, on_batch_end: Callable[[], None]) -> "InprocLink":
+        self._on_message, self._on_batch_end = on_message, on_batch_end
+        return InprocLink(self)
+
+    async def launch(self, config: ReplicaConfig, _log_path: Path, _threads: int) -> "InprocReplica":
+        replica = InprocReplica(self, config)
+        self._by_identity[replica.identity] = replica
+        replica.start(self._make_runner, self._load_s)
+        return replica
+
+    # drills
+
+    def crash(self, replica: str, error: str) -> None:
+        """Its device fails now: it says so and dies, as a real one would. KeyError when it does not live."""
+        self._living(replica).crash(error)
+
+    def kill(self, replica: str) -> None:
+        """It is gone without a word. KeyError when it does not live."""
+        self._living(replica).kill()
+
+    def freeze(self, replica: str) -> None:
+        """It neither steps nor answers any more, and does not die of it. KeyError when it does not live."""
+        self._living(replica).freeze()
+
+    def _living(self, replica: str) -> "InprocReplica":
+        for each in self._by_identity.values():
+            if each.config.replica == replica:
+                return each
+        raise KeyError(replica)
+
+    # between server and replicas
+
+    def send(self, peer: bytes, message: ToReplica) -> Sent:
+        replica = self._by_identity.get(peer)
+        if replica is None:
+            return "unreachable"
+        return "sent" if replica.hear(message) else "full"
+
+    def deliver(self, replica: "InprocReplica", message: FromReplica) -> None:
+        if self._on_message is None:
+            return
+        try:
+            self._on_message(replica.identity, message)
+        except Exception:
+            log.exception("handling a %s from %r failed", type(message).__name__, replica.identity)
+        if not self._batch_end_due:
+            self._batch_end_due = True
+            asyncio.get_running_loop().call_soon(self._end_batch)
+
+    def forget(self, replica: "InprocReplica") -> None:
+        self._by_identity.pop(replica.identity, None)
+
+    def close(self) -> None:
+        self._on_message = self._on_batch_end = None
+
+    def _end_batch(self) -> None:
+        self._batch_end_due = False
+        if self._on_batch_end is not None:
+            self._on_batch_end()
+
+
+class InprocLink:
+    """The server's end, as ``ServerLink`` has it."""
+
+    endpoint = "inproc"
+    #: Messages are handed over as they are: none can be malformed.
+    malformed = 0
+
+    def __init__(self, replicas: InprocReplicas) -> None:
+        self._replicas = replicas
+
+    def open(self) -> None:
+        """There is nothing to open."""
+
+    def close(self) -> None:
+        self._replicas.close()
+
+    def send(self, peer: bytes, message: ToReplica) -> Sent:
+        return self._replicas.send(peer, message)
+
+
+class InprocReplica:
+    """One life of a replica, and the link of its step loop."""
+
+    def __init__(self, replicas: InprocReplicas, config: ReplicaConfig) -> None:
+        self.config = config
+        self.identity = identity(config.replica, config.incarnation)
+        #: It lives in this process.
+        self.pid = os.getpid()
+        self._replicas = replicas
+        self._clock = replicas.clock
+        #: This replica's own time: ahead of the clock by the step it has computed.
+        self._now_s = self._clock.now()
+        self._inbox: deque[ToReplica] = deque()
+        self._outbox: list[FromReplica] = []
+        self._loop: StepLoop | None = None
+        self._runner: SimulatedRunner | None = None
+        #: The one thing that it waits for, and when that is due.
+        self._timer: Cancellable | None = None
+        self._due_s = 0.0
+        self._in_turn = False
+        self._frozen = False
+        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    # --- what the fleet sees -------------------------------------------------------------------------------
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._ended)
+
+    def hang_up(self) -> None:
+        self._end(KILLED)
+
+    def kill(self) -> None:
+        self._end(KILLED)
+
+    async def stop(self) -> int | None:
+        self._end(0)
+        return await self.wait()
+
+    def log_tail(self) -> str:
+        return "(a simulated replica writes to the server's log)"
+
+    # --- from start to end ---------------------------------------------------------------------------------
+
+    def start(self, make_runner: MakeRunner, load_s: float) -> None:
+        """It is ready ``load_s`` from now, if its settings go together."""
+        self._at(self._now_s + load_s, lambda: self._load(make_runner))
+
+    def _load(self, make_runner: MakeRunner) -> None:
+        self._now_s = max(self._now_s, self._clock.now())
+        incarnation = self.config.incarnation
+        self.send(Started(replica=self.config.replica, incarnation=incarnation, pid=self.pid))
+        runner = make_runner(self.config, self._advance)
+        try:
+            scheduler = make_scheduler(self.config.settings, runner.info)
+        except LimitsError as error:
+            self.send(Failed(incarnation=incarnation, error=str(error)))
+            self._end(WILL_FAIL_AGAIN)
+            return
+        self._runner = runner
+        self._loop = StepLoop(
+            incarnation=incarnation,
+            scheduler=scheduler,
+            runner=runner,
+            link=self,
+            clock=lambda: self._now_s,
+            pace=self._replicas.pace,
+        )
+        self.send(ready(incarnation, runner.info, scheduler.limits))
+        self._at(self._now_s, self._turn)
+
+    def crash(self, error: str) -> None:
+        self._outbox.clear()
+        self._replicas.deliver(self, Failed(incarnation=self.config.incarnation, error=error))
+        self._end(FAILED)
+
+    def freeze(self) -> None:
+        self._frozen = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _end(self, code: int) -> None:
+        """Once. What it had not said yet is never heard."""
+        if self._ended.done():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._replicas.forget(self)
+        self._outbox.clear()
+        self._inbox.clear()
+        if self._runner is not None:
+            self._runner.close()
+        self._ended.set_result(code)
+
+    # --- time ----------------------------------------------------------------------------------------------
+
+    def _advance(self, seconds: float) -> None:
+        self._now_s += seconds
+
+    def _at(self, due_s: float, callback: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due_s = due_s
+        self._timer = self._clock.call_at(due_s, callback)
+
+    def _turn(self) -> None:
+        """Say what the last step came to, then let the step loop hear and compute the next."""
+        loop = self._loop
+        if loop is None or self._ended.done():
+            return
+        self._now_s = max(self._now_s, self._clock.now())
+        self._say()
+        self._in_turn = True
+        try:
+            loop.turn()
+        except Exception as error:
+            log.exception("replica %s failed", self.config.replica)
+            self.crash(f"{type(error).__name__}: {error}")
+            return
+        finally:
+            self._in_turn = False
+        if loop.stopping:
+            self._at(self._now_s, self._stopped)
+        else:
+            more = self._inbox or self._outbox
+            self._at(self._now_s if more else self._now_s + loop.wait_s(), self._turn)
+
+    def _stopped(self) -> None:
+        self._say()
+        self._end(0)
+
+    def _say(self) -> None:
+        outbox, self._outbox = self._outbox, []
+        for message in outbox:
+            self._replicas.deliver(self, message)
+
+    # --- the way to and from the server --------------------------------------------------------------------
+
+    def hear(self, message: ToReplica) -> bool:
+        """False when it has not read for long."""
+        if len(self._inbox) >= SERVER_HWM:
+            return False
+        self._inbox.append(message)
+        if self._loop is not None and not self._in_turn and not self._frozen:
+            # In the middle of a step it reads this after the step.
+            due_s = max(self._now_s, self._clock.now())
+            if due_s < self._due_s:
+                self._at(due_s, self._turn)
+        return True
+
+    def receive(self, wait_s: float, most: int) -> list[ToReplica]:
+        """Never waits: it is asked again when there is something."""
+        return [self._inbox.popleft() for _ in range(min(most, len(self._inbox)))]
+
+    def send(self, message: FromReplica) -> None:
+        """It is heard when the clock shows this replica's time."""
+        if self._outbox or self._now_s > self._clock.now():
+            self._outbox.append(message)
+        else:
+            self._replicas.deliver(self, message)
+
+    def offer(self, message: FromReplica) -> bool:
+        self.send(message)
+        return True

@@ -1,0 +1,39 @@
+"""A simulated fleet is marked on every screen, and says when the machine does not keep up."""
+
+import msgspec
+import pytest
+from infer_console.view.banner import banner
+from infer_console.view.look import Look
+from infer_console.view.row import plain
+from infer_console.view.simulated import simulated_mark
+from infer_engine.protocol import Fleet, Simulation
+from support.pictures import incident
+
+
+def simulated(speed: float = 4.0, achieved: float | None = None) -> Fleet:
+    simulation = Simulation(deployment="70b@4×h100", speed=speed, achieved_speed=achieved)
+    return Fleet(name="drill", model="70b", simulated=True, simulation=simulation)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "mark"),
+    [
+        (Fleet(name="real", model="8b"), None),
+        (Fleet(name="old server", model="8b", simulated=True), "SIMULATED"),
+        (simulated(), "SIMULATED ×4"),
+        (simulated(0.25, 0.25), "SIMULATED ×0.25"),
+        (simulated(4.0, 3.9), "SIMULATED ×4"),
+        (simulated(4.0, 1.234), "SIMULATED ×4, runs ×1.2"),
+        (simulated(100.0, 0.0), "SIMULATED ×100, runs ×0"),
+    ],
+)
+def test_the_mark(fleet: Fleet, mark: str | None) -> None:
+    assert simulated_mark(fleet) == mark
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_the_banner_never_leaves_it_out(width: int) -> None:
+    picture = incident(fleet=simulated(4.0, 1.5))
+    assert "SIMULATED ×4, runs ×1.5" in plain(banner(picture, Look(), width, picture.at))
+    real = incident(fleet=msgspec.structs.replace(simulated(), simulated=False, simulation=None))
+    assert "SIMULATED" not in plain(banner(real, Look(), width, picture.at))
