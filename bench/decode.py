@@ -1,5 +1,8 @@
 """Tokens per second of the runner alone: decode at several batch sizes, and prefill. No scheduler, no HTTP.
 
+Beside each decode step stands the floor of the same process: fp16 weights over the read bandwidth measured
+here, or its operations over torch's fp32 matrix rate, the larger.
+
 python bench/decode.py --threads 1 2 --batch 1 8 16 32 --context 128
 """
 
@@ -9,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 
 def main() -> None:
@@ -61,7 +65,12 @@ def measure(options: argparse.Namespace) -> None:
             chunk.request.output.append(out[chunk.request.id])
         return time.perf_counter() - started_s
 
-    print(f"threads {torch.get_num_threads()}  dtype {runner.info.dtype}  context {options.context}")
+    bandwidth, rate = ceilings()
+    parameters = matrix_parameters(settings.model)
+    print(
+        f"threads {torch.get_num_threads()}  dtype {runner.info.dtype}  paths {runner.info.paths}  "
+        f"context {options.context}; read {bandwidth / 1e9:.1f} GB/s, fp32 matmul {rate / 1e9:.0f} GFLOP/s"
+    )
     for batch in options.batch:
         requests = [request(number) for number in range(batch)]
         prefills_s = [step([Chunk(one, 0, len(one.prompt), True)]) for one in requests]
@@ -70,11 +79,47 @@ def measure(options: argparse.Namespace) -> None:
             for _ in range(options.steps + 2)
         ]
         step_s = statistics.median(times_s[2:])
+        floor_s = max(2 * parameters / bandwidth, 2 * parameters * batch / rate)
         print(
-            f"  batch {batch:3}: decode {batch / step_s:7.1f} tokens/s, step {1e3 * step_s:6.1f} ms; "
+            f"  batch {batch:3}: decode {batch / step_s:7.1f} tokens/s, step {1e3 * step_s:6.1f} ms, "
+            f"{step_s / floor_s:.2f} x the floor; "
             f"prefill {options.context / statistics.median(prefills_s):7.1f} tokens/s",
             flush=True,
         )
+
+
+def ceilings() -> tuple[float, float]:
+    """Bytes read a second and fp32 operations a second, the best of a few tries with torch's threads."""
+    import torch
+
+    memory = torch.ones(64 << 20)
+    square = torch.randn(1536, 1536)
+
+    def best_s(work: Callable[[], object]) -> float:
+        times_s: list[float] = []
+        for _ in range(6):
+            started_s = time.perf_counter()
+            work()
+            times_s.append(time.perf_counter() - started_s)
+        return min(times_s)
+
+    return memory.nbytes / best_s(memory.sum), 2 * 1536**3 / best_s(lambda: square @ square)
+
+
+def matrix_parameters(model: str) -> int:
+    """Elements of all matrices that a token is multiplied by."""
+    from math import prod
+
+    from infer_engine.model.gguf_file import read_gguf
+    from infer_engine.model.store import resolve
+
+    tensors = read_gguf(resolve(model)).tensors
+    tied = "output.weight" not in tensors
+    return sum(
+        prod(entry.shape)
+        for tensor, entry in tensors.items()
+        if len(entry.shape) == 2 and (tied or tensor != "token_embd.weight")
+    )
 
 
 if __name__ == "__main__":

@@ -8,3 +8,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 # Read once, when torch loads: idle compute threads sleep, else they starve the servers that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# Tests have cache directories of their own; compiled kernels do not depend on whose they are.
+if "NUMBA_CACHE_DIR" not in os.environ:
+    from infer_engine.model.store import cache_dir
+
+    os.environ["NUMBA_CACHE_DIR"] = str(cache_dir() / "kernels")

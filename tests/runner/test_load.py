@@ -26,6 +26,7 @@ def test_a_runner_tells_what_it_is(tiny_path: Path, tiny_cache: None) -> None:
         device="cpu",
         dtype="fp32",
         host_blocks=10,
+        paths={"model": "torch fp32"},
     )
 
 

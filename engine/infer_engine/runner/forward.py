@@ -1,6 +1,6 @@
 """From a packed batch to logits: how a step's numbers reach the device, and which attention they meet."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -10,6 +10,9 @@ from infer_engine.model.attention.pool import KvPool
 from infer_engine.model.llama import Llama
 from infer_engine.runner.decode_graphs import DecodeGraphs
 from infer_engine.runner.staging import Staging
+
+if TYPE_CHECKING:
+    from infer_engine.model.kernels.model import KernelLlama
 
 
 class Forward(Protocol):
@@ -42,6 +45,21 @@ class GatherForward:
         return self._model(
             on_device(step.tokens), on_device(positions), attention, on_device(step.logit_rows)
         )
+
+
+class CompiledForward:
+    """The whole step in compiled code on the CPU, attention in place."""
+
+    def __init__(self, model: "KernelLlama", pool: KvPool) -> None:
+        self._model = model
+        self._pool = pool
+
+    def __call__(self, step: PackedStep) -> torch.Tensor:
+        """See ``Forward``."""
+        positions = [n for span in step.spans for n in range(span.start, span.start + span.count)]
+        tokens = torch.tensor(step.tokens, dtype=torch.int64)
+        rows = list(step.logit_rows)
+        return self._model(tokens, torch.tensor(positions), step.spans, self._pool, rows)
 
 
 class KernelForward:

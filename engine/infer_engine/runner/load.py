@@ -1,6 +1,7 @@
 """Makes a runner from settings: finds the model, loads the weights, sizes and allocates the KV pool."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -9,17 +10,22 @@ from infer_engine.core.request import Request
 from infer_engine.model.architecture import read_architecture
 from infer_engine.model.attention.pool import KvPool
 from infer_engine.model.errors import ModelUnsupported
+from infer_engine.model.gguf_file import GgufFile
+from infer_engine.model.kernels.choose import kernel_model
 from infer_engine.model.linear import LinearKind, PackedFp16Linear
 from infer_engine.model.llama import Llama
 from infer_engine.model.source import open_source
 from infer_engine.model.store import Progress, resolve
 from infer_engine.model.weights import load_weights
 from infer_engine.runner import gpu
-from infer_engine.runner.forward import Forward, GatherForward
+from infer_engine.runner.forward import CompiledForward, Forward, GatherForward
 from infer_engine.runner.memory import available_bytes, pool_blocks
 from infer_engine.runner.runner import Runner, RunnerInfo
 from infer_engine.runner.torch_runner import TorchRunner
 from infer_engine.settings import DEFAULT_MODEL, Dtype, ReplicaSettings
+
+if TYPE_CHECKING:
+    from infer_engine.model.kernels.model import KernelLlama
 
 #: Told how much of the whole loading is done (0 to 1), and what is going on.
 LoadProgress = Callable[[float, str], None]
@@ -47,7 +53,13 @@ def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
     weights = load_weights(source, architecture, _stage(progress, *_PREPARE))
     kind = _linear_kind(settings, device)
     with torch.inference_mode():
-        model = Llama(architecture, weights, kind, device, _stage(progress, *_LOAD))
+        compiled = None
+        if settings.dtype == "auto" and device.type == "cpu":
+            gguf = source if isinstance(source, GgufFile) else None
+            compiled = kernel_model(
+                architecture, weights, gguf, settings.block_size, _stage(progress, *_LOAD)
+            )
+        model = compiled or Llama(architecture, weights, kind, device, _stage(progress, *_LOAD))
         pool, forward = _forward(settings, model)
         info = RunnerInfo(
             model=settings.model if settings.model == DEFAULT_MODEL else path.name.removesuffix(".gguf"),
@@ -59,7 +71,8 @@ def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
             weight_bytes=model.weight_bytes,
             device=device.type,
             host_blocks=pool.host_blocks,
-            dtype=_DTYPE_NAMES[kind],
+            dtype=_DTYPE_NAMES[kind] if compiled is None else compiled.dtype_name,
+            paths={"model": f"torch {kind}" if compiled is None else compiled.path},
         )
     runner = TorchRunner(info, pool, forward)
     _compute_one_step(runner)
@@ -114,8 +127,8 @@ def _cpu_kind(dtype: Dtype) -> LinearKind:
     return "packed_fp16" if packs else "fp32"
 
 
-def _forward(settings: ReplicaSettings, model: Llama) -> tuple[KvPool, Forward]:
-    if model.device.type == "cuda":
+def _forward(settings: ReplicaSettings, model: "Llama | KernelLlama") -> tuple[KvPool, Forward]:
+    if isinstance(model, Llama) and model.device.type == "cuda":
         return gpu.make_forward(model, settings, gpu.CudaGpu(model.device))
     architecture, size = model.architecture, settings.block_size
     bytes_per_block = architecture.kv_bytes_per_token(model.dtype.itemsize) * size
@@ -123,7 +136,9 @@ def _forward(settings: ReplicaSettings, model: Llama) -> tuple[KvPool, Forward]:
     # More than the pool itself could never be of use.
     host_blocks = 0 if settings.preempt_mode == "recompute" else min(settings.host_blocks, blocks)
     pool = KvPool(architecture, blocks, size, model.dtype, model.device, host_blocks)
-    return pool, GatherForward(model, pool)
+    if isinstance(model, Llama):
+        return pool, GatherForward(model, pool)
+    return pool, CompiledForward(model, pool)
 
 
 def _compute_one_step(runner: Runner) -> None:

@@ -24,6 +24,8 @@ class RunnerInfo(Struct, frozen=True, kw_only=True):
     simulated: bool = False
     #: Blocks of the pool in host memory that the runner allocated for swapping.
     host_blocks: int = 0
+    #: What computes what, where there was a choice: ``{"model": "kernels avx512vnni"}``.
+    paths: dict[str, str] = {}
     #: Measured when the runner was made: tokens that prefill computes per second, bytes that move to or from
     #: host memory per second. None where it was not measured.
     prefill_tokens_per_s: float | None = None

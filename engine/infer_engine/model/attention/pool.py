@@ -63,6 +63,16 @@ class KvPool:
         )
         self._plane_numbers = torch.arange(self._planes, device=device).unsqueeze(1)
 
+    @property
+    def storage(self) -> torch.Tensor:
+        """[layers, 2 kv_heads blocks, block_size head_dim], for kernels that find the blocks themselves."""
+        return self._storage
+
+    @property
+    def stored_blocks(self) -> int:
+        """Blocks of the storage: what lies between the planes."""
+        return self.blocks
+
     def slot_rows(self, slots: torch.Tensor) -> torch.Tensor:
         """Where the K and V of tokens at ``slots`` [T] (any integers) go: int64 [planes T], for ``write``."""
         return (self._plane_numbers * (self._stored_blocks * self.block_size) + slots).flatten()

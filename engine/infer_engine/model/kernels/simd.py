@@ -1,0 +1,93 @@
+"""What the processor's vectors are like, and the few vector operations that the micro-kernels are made of.
+
+The kernels need no compiler on this machine: numba brings LLVM, and what numba's own loops would not make of
+a matrix product (accumulators that stay in registers) is written here as LLVM instructions, one Python call
+for each.
+"""
+
+import os
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import cgutils
+
+F32, F16, I16, I32, I64 = ir.FloatType(), ir.HalfType(), ir.IntType(16), ir.IntType(32), ir.IntType(64)
+
+
+def _detected() -> str:
+    """``avx512vnni``, ``avx512``, ``avx2``, or ``none`` where the kernels cannot run. INFER_ENGINE_SIMD names
+    a smaller one, for tests."""
+    asked = os.environ.get("INFER_ENGINE_SIMD")
+    if asked:
+        return asked
+    features: dict[str, bool] = dict(llvm.get_host_cpu_features())
+    if all(features.get(name) for name in ("avx512f", "avx512bw", "avx512vl", "f16c", "fma")):
+        return "avx512vnni" if features.get("avx512vnni") else "avx512"
+    return "avx2" if all(features.get(name) for name in ("avx2", "f16c", "fma")) else "none"
+
+
+SIMD = _detected()
+#: 32-bit elements of a vector register.
+WIDTH = 16 if SIMD.startswith("avx512") else 8
+#: Rows of a weight matrix that are multiplied together: a panel is two registers wide.
+PANEL = 2 * WIDTH
+#: Rows of activations that one micro-kernel call takes at most; their sums fill the registers.
+MOST_ROWS = 8 if WIDTH == 16 else 4
+
+FLOATS = ir.VectorType(F32, WIDTH)
+HALVES = ir.VectorType(F16, WIDTH)
+INTS = ir.VectorType(I32, WIDTH)
+
+Builder = Any
+Value = Any
+
+
+def at(b: Builder, address: Value, offset: int, kind: Any) -> Value:
+    """A pointer to ``kind``, ``offset`` bytes after ``address`` (an integer)."""
+    return b.inttoptr(b.add(address, I64(offset)), kind.as_pointer())
+
+
+def load(b: Builder, address: Value, offset: int, kind: Any) -> Value:
+    return b.load(at(b, address, offset, kind), align=2)
+
+
+def store(b: Builder, value: Value, address: Value, offset: int) -> None:
+    b.store(value, at(b, address, offset, value.type), align=4)
+
+
+def constant(kind: Any, value: int) -> Value:
+    """A vector with ``value`` in every lane."""
+    return ir.Constant(kind, [value] * kind.count)
+
+
+def zero(kind: Any) -> Value:
+    return ir.Constant(kind, None)
+
+
+def splat(b: Builder, scalar: Value) -> Value:
+    """A vector with ``scalar`` in every lane."""
+    kind = ir.VectorType(scalar.type, WIDTH)
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = b.insert_element(undefined, scalar, I32(0))
+    return b.shuffle_vector(first, undefined, zero(INTS))
+
+
+def multiply_add(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """``x * y + z``, rounded once."""
+    return b.call(_function(b, f"llvm.fma.v{WIDTH}f32", FLOATS, [FLOATS] * 3), [x, y, z])
+
+
+def dot_pairs(b: Builder, total: Value, x: Value, y: Value) -> Value:
+    """Add to each 32-bit lane of ``total`` the products of the two 16-bit halves of that lane."""
+    if SIMD == "avx512vnni":
+        name = "llvm.x86.avx512.vpdpwssd.512"
+        return b.call(_function(b, name, INTS, [INTS] * 3), [total, x, y])
+    name = "llvm.x86.avx512.pmaddw.d.512" if WIDTH == 16 else "llvm.x86.avx2.pmadd.wd"
+    shorts = ir.VectorType(I16, 2 * WIDTH)
+    pairs = _function(b, name, INTS, [shorts] * 2)
+    return b.add(total, b.call(pairs, [b.bitcast(x, shorts), b.bitcast(y, shorts)]))
+
+
+def _function(b: Builder, name: str, result: Any, arguments: list[Any]) -> Any:
+    return cgutils.get_or_insert_function(b.module, ir.FunctionType(result, arguments), name)

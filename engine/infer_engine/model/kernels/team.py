@@ -1,0 +1,121 @@
+"""The threads that compute a step together.
+
+Between steps they sleep. Within one they meet at barriers, hundreds of times, so there they wait for each
+other awake: for as long as a meeting usually takes, and then by giving the core to whoever else wants it.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from infer_engine.model.kernels.jit import compiled
+
+#: Looks at the barrier before a thread offers its core to others: a microsecond or two.
+_PATIENCE = 64
+#: Counters are this many int64 apart: a cache line each.
+STRIDE = 8
+
+
+def _atomic(kind: str) -> Any:
+    def make(context: Any, address: Any, amount: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: list[Any]) -> Any:
+            pointer = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+            if kind == "add":
+                return builder.atomic_rmw("add", pointer, arguments[1], "acq_rel")
+            return builder.load_atomic(pointer, "acquire", 8)
+
+        return types.int64(types.int64, types.int64), codegen
+
+    return intrinsic(make)
+
+
+_fetch_add = _atomic("add")
+_fetch = _atomic("load")
+
+
+def _call(name: str, result: Any) -> Any:
+    def make(context: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: list[Any]) -> Any:
+            function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, []), name)
+            builder.call(function, [])
+            return context.get_dummy_value()
+
+        return types.void(), codegen
+
+    return intrinsic(make)
+
+
+_pause = _call("llvm.x86.sse2.pause", ir.VoidType())
+_sched_yield = _call("sched_yield", ir.IntType(32))
+
+
+@compiled
+def meet(barrier: Any, meeting: int, threads: int) -> None:
+    """Wait until all ``threads`` have come to their ``meeting``-th (from 1) barrier. ``barrier`` is an int64
+    array whose first element was 0 before the first meeting."""
+    if threads == 1:
+        return
+    _fetch_add(barrier.ctypes.data, 1)
+    looks = 0
+    while _fetch(barrier.ctypes.data, 0) < meeting * threads:
+        looks += 1
+        if looks < _PATIENCE:
+            _pause()
+        else:
+            _sched_yield()
+
+
+@compiled
+def claim(counters: Any, phase: int, amount: int) -> int:
+    """The first of ``amount`` tasks of ``phase`` that nobody has taken. Which thread computes what changes
+    from step to step, and no result with it."""
+    return _fetch_add(counters.ctypes.data + phase * 8 * STRIDE, amount)
+
+
+class Team:
+    """``threads`` threads, the caller's own among them. Whoever makes it closes it."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._work: Callable[[int], None] | None = None
+        self._starts = [threading.Semaphore(0) for _ in range(threads - 1)]
+        self._done = threading.Semaphore(0)
+        self._members = [
+            threading.Thread(target=self._run, args=(number,), name=f"kernels-{number}", daemon=True)
+            for number in range(1, threads)
+        ]
+        for member in self._members:
+            member.start()
+
+    def run(self, work: Callable[[int], None]) -> None:
+        """``work(thread)`` on all at once; it must meet at its end, and must not raise."""
+        self._work = work
+        for start in self._starts:
+            start.release()
+        work(0)
+        for _ in self._starts:
+            self._done.acquire()
+        self._work = None  # it may hold on to whoever owns this team
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._work = None
+        for start in self._starts:
+            start.release()
+        for member in self._members:
+            member.join(timeout=1.0)
+        self._starts, self._members = [], []
+
+    def _run(self, number: int) -> None:
+        start = self._starts[number - 1]
+        while True:
+            start.acquire()
+            work = self._work
+            if work is None:  # closed
+                return
+            work(number)
+            self._done.release()
