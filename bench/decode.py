@@ -60,7 +60,7 @@ def measure(options: argparse.Namespace) -> None:
 
     def step(chunks: list[Chunk]) -> float:
         started_s = time.perf_counter()
-        out = runner.execute(Plan(step=1, chunks=chunks))
+        out = runner.execute(Plan(step=1, chunks=chunks)).tokens
         for chunk in chunks:
             chunk.request.output.append(out[chunk.request.id])
         return time.perf_counter() - started_s

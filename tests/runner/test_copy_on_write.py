@@ -36,7 +36,7 @@ def test_forks_generate_what_they_would_have_alone(runner: Runner) -> None:
     step = 0.0
     while scheduler.has_work:
         plan = scheduler.step(step)
-        scheduler.commit(runner.execute(plan), step)
+        scheduler.commit(runner.execute(plan).tokens, step)
         if step == 0.0:
             for request in forked[1:]:
                 scheduler.fork("0", request, step)

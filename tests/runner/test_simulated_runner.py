@@ -44,7 +44,7 @@ class Replica:
 
     def step(self) -> None:
         plan = self.scheduler.step(self.now_s)
-        self.scheduler.commit(self.runner.execute(plan), self.now_s)
+        self.scheduler.commit(self.runner.execute(plan).tokens, self.now_s)
 
     def run(self) -> None:
         for _ in range(100_000):

@@ -61,10 +61,10 @@ def test_a_sequence_continues_elsewhere_from_its_tokens(runner: Runner) -> None:
 def test_a_chunk_that_does_not_reach_the_end_samples_nothing(runner: Runner) -> None:
     request = make_request("r", range(3, 30))
     request.block_table = [9, 3, 70, 1, 5, 2, 4]
-    assert runner.execute(Plan(step=1, chunks=[Chunk(request, 0, 20, samples=False)])) == {}
-    assert runner.execute(Plan(step=2)) == {}
+    assert runner.execute(Plan(step=1, chunks=[Chunk(request, 0, 20, samples=False)])).tokens == {}
+    assert runner.execute(Plan(step=2)).tokens == {}
     sampled = runner.execute(Plan(step=3, chunks=[Chunk(request, 20, 7, samples=True)]))
-    assert sampled.keys() == {"r"}
+    assert sampled.tokens.keys() == {"r"}
 
 
 def test_an_impossible_token_costs_only_its_own_request(runner: Runner) -> None:

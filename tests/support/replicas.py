@@ -16,6 +16,7 @@ from infer_engine.model.sampling import Sampling
 from infer_engine.replica.messages import FromReplica, Submit, ToReplica
 from infer_engine.replica.step_loop import Link, StepLoop
 from infer_engine.runner.runner import RunnerInfo
+from infer_engine.runner.step_output import StepOutput
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ class ScriptedRunner:
         self._held = False
         self._permits.release(1)
 
-    def execute(self, plan: Plan) -> dict[str, int]:
+    def execute(self, plan: Plan) -> StepOutput:
         if self._held:
             self.waiting_for_permission = True
             if not self._permits.acquire(timeout=GATE_TIMEOUT_S):
@@ -73,11 +74,13 @@ class ScriptedRunner:
         self.steps += 1
         if self.error is not None:
             raise RuntimeError(self.error)
-        return {
-            chunk.request.id: FIRST_TOKEN + chunk.request.total_tokens
-            for chunk in plan.chunks
-            if chunk.samples
-        }
+        return StepOutput(
+            {
+                chunk.request.id: FIRST_TOKEN + chunk.request.total_tokens
+                for chunk in plan.chunks
+                if chunk.samples
+            }
+        )
 
     def close(self) -> None:
         self.closed = True

@@ -50,5 +50,5 @@ def run_all(
         if not scheduler.has_work:
             return scheduler
         plan = scheduler.step(float(step))
-        scheduler.commit(runner.execute(plan), float(step))
+        scheduler.commit(runner.execute(plan).tokens, float(step))
     raise AssertionError(f"not done after {MOST_STEPS} steps")

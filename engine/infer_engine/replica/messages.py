@@ -8,6 +8,7 @@ unacknowledged, then it waits: nothing is dropped unseen and nothing grows witho
 from msgspec import Struct
 
 from infer_engine.core.observe import CoreRow
+from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import BlockRun, FinishReason, PreemptMode, TenantLimits, Tier
 from infer_engine.runner.runner import RunnerInfo
@@ -134,6 +135,8 @@ class TokenOut(Struct, frozen=True, array_like=True, gc=False):
     token: int
     #: Position of the token in the request's output, so that none is repeated or lost unseen.
     index: int
+    #: Of requests that asked for them.
+    logprobs: TokenLogprobs | None = None
 
 
 class Admitted(Struct, frozen=True, array_like=True):

@@ -37,6 +37,7 @@ from infer_engine.replica.messages import (
     Withdrawn,
 )
 from infer_engine.runner.runner import Runner
+from infer_engine.runner.step_output import StepOutput
 
 log = logging.getLogger(__name__)
 
@@ -244,15 +245,18 @@ class StepLoop:
         began_s = self._clock()
         plan = self.scheduler.step(began_s)
         before = {chunk.request.id: len(chunk.request.output) for chunk in plan.chunks if chunk.samples}
-        tokens = self._runner.execute(plan) if plan.chunks or plan.swap_out else {}
+        output = self._runner.execute(plan) if plan.chunks or plan.swap_out else StepOutput()
         ended_s = self._clock()
-        finished = [*self._aborted, *plan.finished, *self.scheduler.commit(tokens, ended_s)]
+        finished = [*self._aborted, *plan.finished, *self.scheduler.commit(output.tokens, ended_s)]
         self._aborted = []
         if self._check_every_step or self._check_is_due(ended_s):
             self._check_invariants()
         self._report(
             plan,
-            [TokenOut(id=request, token=token, index=before[request]) for request, token in tokens.items()],
+            [
+                TokenOut(request, token, before[request], output.logprobs.get(request))
+                for request, token in output.tokens.items()
+            ],
             finished,
             ended_s - began_s,
         )

@@ -5,6 +5,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from infer_engine.core.plan import Plan
+from infer_engine.runner.step_output import StepOutput
 
 
 class RunnerInfo(Struct, frozen=True, kw_only=True):
@@ -35,10 +36,10 @@ class RunnerInfo(Struct, frozen=True, kw_only=True):
 class Runner(Protocol):
     info: RunnerInfo
 
-    def execute(self, plan: Plan) -> dict[str, int]:
+    def execute(self, plan: Plan) -> StepOutput:
         """Move and copy the blocks that the plan says, write the KV of every chunk's tokens into the pool,
-        attend, and return the next token of each chunk that samples, by request id. Raises RuntimeError when
-        the device fails; a single bad request never does."""
+        attend, and return the next token of each chunk that samples. Raises RuntimeError when the device
+        fails; a single bad request never does."""
         ...
 
     def close(self) -> None:

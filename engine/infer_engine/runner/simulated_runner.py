@@ -12,6 +12,7 @@ from infer_engine.core.plan import Plan
 from infer_engine.core.request import Request
 from infer_engine.planner import Deployment
 from infer_engine.runner.runner import RunnerInfo
+from infer_engine.runner.step_output import StepOutput
 
 #: Requests whose keys are remembered; they are computed again when they are not.
 MOST_KEYS = 8_192
@@ -60,13 +61,15 @@ class SimulatedRunner:
         self._vocabulary: Sequence[int] = vocabulary or range(deployment.model.vocab_size)
         self._swap_block_s = deployment.swap_s(block_size)
 
-    def execute(self, plan: Plan) -> dict[str, int]:
+    def execute(self, plan: Plan) -> StepOutput:
         """Take as long as the roofline says, then name the next token of each chunk that samples."""
         self.duration_s = self._deployment.step_s([(chunk.start, chunk.count) for chunk in plan.chunks])
         if plan.swap_out or plan.swap_in:
             self.duration_s += (len(plan.swap_out) + len(plan.swap_in)) * self._swap_block_s
         self._advance(self.duration_s)
-        return {chunk.request.id: self._token(chunk.request) for chunk in plan.chunks if chunk.samples}
+        return StepOutput(
+            {chunk.request.id: self._token(chunk.request) for chunk in plan.chunks if chunk.samples}
+        )
 
     def close(self) -> None:
         """There is nothing to free."""

@@ -15,6 +15,7 @@ from infer_engine.model.attention.pool import KvPool
 from infer_engine.model.sampler import sample
 from infer_engine.runner.forward import Forward
 from infer_engine.runner.runner import RunnerInfo
+from infer_engine.runner.step_output import StepOutput
 
 
 class TorchRunner:
@@ -26,7 +27,7 @@ class TorchRunner:
         self._forward: Forward | None = forward
 
     @torch.inference_mode()
-    def execute(self, plan: Plan) -> dict[str, int]:
+    def execute(self, plan: Plan) -> StepOutput:
         """See ``Runner.execute``."""
         pool, forward = self._pool, self._forward
         if pool is None or forward is None:
@@ -38,7 +39,7 @@ class TorchRunner:
         if plan.swap_in:
             pool.swap_in(plan.swap_in)
         if not plan.chunks:
-            return {}
+            return StepOutput()
         packed = sorted(
             ((_span(chunk), chunk) for chunk in plan.chunks), key=lambda pair: pack_order(pair[0])
         )
@@ -56,7 +57,7 @@ class TorchRunner:
             [chunk.request.sampling for chunk in sampling],
             [chunk.start + chunk.count for chunk in sampling],
         )
-        return {chunk.request.id: token for chunk, token in zip(sampling, chosen, strict=True)}
+        return StepOutput({chunk.request.id: token for chunk, token in zip(sampling, chosen, strict=True)})
 
     def _known(self, tokens: list[int]) -> list[int]:
         """Ids are checked where requests come in; one that slips through harms its own request alone."""
