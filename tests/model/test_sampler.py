@@ -106,3 +106,72 @@ def test_a_temperature_next_to_nothing_is_greedy(temperature: float, top_p: floa
     logits = torch.randn(1, 50)
     parameters = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, seed=3)
     assert draws(logits[0], parameters, 20) == {int(logits[0].argmax()): 20}
+
+
+def test_min_p_keeps_what_is_likely_enough_beside_the_likeliest() -> None:
+    logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
+    assert draws(logits, Sampling(min_p=0.35, seed=1), 300).keys() == {0, 1}
+    assert draws(logits, Sampling(min_p=0.2, seed=1), 300).keys() == {0, 1, 2}
+    assert draws(logits, Sampling(min_p=1.0, seed=1), 50).keys() == {0}
+    # Of the temperature's distribution, not of the raw one.
+    assert draws(logits, Sampling(min_p=0.35, temperature=2.0, seed=1), 300).keys() == {0, 1, 2}
+
+
+def test_top_k_counts_after_min_p_and_top_p_after_both() -> None:
+    logits = torch.tensor([0.4, 0.3, 0.2, 0.1]).log()
+    # Of the two that top_k leaves, the first holds 4/7.
+    assert draws(logits, Sampling(top_k=2, top_p=0.57, seed=1), 100).keys() == {0}
+    assert draws(logits, Sampling(top_k=2, top_p=0.58, seed=1), 200).keys() == {0, 1}
+    assert draws(logits, Sampling(min_p=0.6, top_p=0.58, seed=1), 200).keys() == {0, 1}
+
+
+def test_ties_with_the_last_of_top_k_stay() -> None:
+    logits = torch.tensor([1.0, 3.0, 1.0, 3.0, 0.0])
+    assert draws(logits, Sampling(temperature=2.0, top_k=3, seed=1), 300).keys() == {0, 1, 2, 3}
+
+
+PARAMETERS = [
+    Sampling(temperature=0.7, seed=1),
+    Sampling(temperature=0.9, top_p=0.95, seed=2),
+    Sampling(temperature=1.2, top_k=50, seed=3),
+    Sampling(temperature=1.0, top_k=40, top_p=0.9, seed=4),
+    Sampling(temperature=1.5, min_p=0.05, seed=5),
+    Sampling(temperature=1.0, min_p=0.02, top_p=0.8, seed=6),
+]
+
+
+def test_over_a_whole_vocabulary_the_batch_changes_no_draw() -> None:
+    torch.manual_seed(3)
+    logits = torch.randn(32, 49_152) * 4
+    rows = [PARAMETERS[row % len(PARAMETERS)] for row in range(32)]
+    positions = list(range(32))
+    together = sample(logits, rows, positions)
+    assert together == [
+        sample(logits[row : row + 1].clone(), [rows[row]], [positions[row]])[0] for row in range(32)
+    ]
+    assert together[5:20] == sample(logits[5:20], rows[5:20], positions[5:20])
+
+
+def kept_by_definition(logits: torch.Tensor, one: Sampling) -> torch.Tensor:
+    """Probabilities after temperature, min_p, top_k and top_p, each on the whole vocabulary as it is
+    defined."""
+    probabilities = (logits.double() / one.temperature).softmax(-1)
+    if one.min_p:
+        probabilities[probabilities < one.min_p * probabilities.max()] = 0
+    if one.top_k:
+        probabilities[probabilities < probabilities.sort(descending=True).values[one.top_k - 1]] = 0
+    probabilities /= probabilities.sum()
+    falling, ids = probabilities.sort(descending=True, stable=True)
+    probabilities[ids[falling.cumsum(-1) - falling >= one.top_p]] = 0
+    return probabilities / probabilities.sum()
+
+
+@pytest.mark.parametrize("one", PARAMETERS[1:])
+def test_what_is_looked_at_first_loses_nothing_that_is_kept(one: Sampling) -> None:
+    torch.manual_seed(4)
+    logits = torch.randn(500) * 2
+    expected = kept_by_definition(logits, one)
+    counted = draws(logits, one, 3000)
+    assert all(expected[token] > 0 for token in counted)
+    for token in expected.topk(3).indices.tolist():
+        assert counted[token] / 3000 == pytest.approx(float(expected[token]), abs=0.03)

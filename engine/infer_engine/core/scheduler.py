@@ -119,11 +119,13 @@ class Scheduler:
         self._forked.append(self._batch.join(child, now_s))
         self.counters.forks += 1
 
-    def abort(self, request_id: str, reason: FinishReason = "cancelled") -> Finish | None:
+    def abort(
+        self, request_id: str, reason: FinishReason = "cancelled", error: str | None = None
+    ) -> Finish | None:
         """End a request wherever it is, its blocks back at once; None if there is none of that id (any
-        more)."""
+        more). ``error`` is the code of what went wrong with it."""
         request = self._live.get(request_id)
-        return None if request is None else self._finish(request, reason)
+        return None if request is None else self._finish(request, reason, error)
 
     def close_admission(self) -> list[Request]:
         """Take no more; hand back the queue in order, with what was generated so far. Who runs, runs on, and

@@ -13,6 +13,7 @@ MESSAGES = {
     "replica_lost": "the replica that ran the request was lost",
     "shutting_down": "the server stopped before the request was complete",
     "kv_exhausted": "the sequence outgrew the replica's KV memory although nothing else ran there",
+    "constraint_failed": "the answer cannot go on within its constraint: too complex, or no token can follow",
     OVERDUE: "the request's deadline passed before it was complete",
 }
 

@@ -17,6 +17,7 @@ _STATUS_BY_CODE = {
     "never_fits": 400,
     # Asking again would end the same way: it outgrew an otherwise empty pool.
     "kv_exhausted": 400,
+    "constraint_failed": 400,
     "queue_full": 429,
     "admission_closed": 503,
     "no_ready_replica": 503,

@@ -1,22 +1,37 @@
 """Chooses the next token of each row: a pure function of the row's logits, its parameters, its seed and its
 position.
 
-Randomness is counter-based: one number for each (seed, position), whatever was drawn before, on whatever
-replica and among whatever neighbours. So a request continues the same after preemption, recompute or a move.
+Temperature first, then what is too unlikely goes, in this order: ``min_p`` (keep what has at least that share
+of the likeliest token's probability), ``top_k`` (keep the k likeliest; those that tie with the last of them
+stay), ``top_p`` (of what is left, renormalised, keep the fewest that hold the mass). Of the rest one is drawn
+by inverting the cumulative distribution at the row's number. The order is that of vLLM's V1 sampler; min_p as
+in arXiv 2407.01082, top_p as in arXiv 1904.09751.
+
+No operation lets one row's result depend on its neighbours or on how many there are: sums over a vocabulary,
+which torch splits by shape, are cumulative ones, and whatever is summed otherwise is summed row by row.
 """
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from infer_engine.model.randomness import uniform
 from infer_engine.model.sampling import Sampling
 
-_MASK = (1 << 64) - 1
-#: Candidates looked at before a whole vocabulary is sorted for top-p; they nearly always hold its mass.
-_FEW = 1024
 #: Below this the most likely token has all the mass that numbers can tell apart, and far below it dividing by
 #: the temperature gives no numbers: greedy.
 _COLDEST = 1e-5
+
+#: Tokens looked at first where some are cut away; they nearly always settle it.
+_FEW = 256
+#: Rows computed at a time where whole vocabularies are.
+_ROWS = 8
+#: Logits in fp32 tell the mass of a prefix no better than this.
+_MASS_ERROR = 1e-7
+
+Floats = NDArray[np.float64]
 
 
 def sample(
@@ -25,55 +40,111 @@ def sample(
     """``logits`` fp32 [S, vocab]; ``positions`` are those of the tokens being chosen. None is greedy. Ties go
     to the lowest id. Rows without a finite logit give some id, never an error."""
     chosen: list[int] = logits.argmax(dim=-1).tolist()
-    for row, (one, position) in enumerate(zip(parameters, positions, strict=True)):
+    whole: list[int] = []
+    cut: list[int] = []
+    for row, one in enumerate(parameters):
         if one is not None and one.temperature >= _COLDEST:
-            chosen[row] = _draw(logits[row], one, uniform(one.seed, position))
+            (cut if _cuts(one, logits.shape[-1]) else whole).append(row)
+    for rows, draw in ((whole, _draw_from_all), (cut, _draw_from_few)):
+        if rows:
+            asked = [one for row in rows if (one := parameters[row]) is not None]
+            numbers = [uniform(one.seed, positions[row]) for row, one in zip(rows, asked, strict=True)]
+            some = logits if len(rows) == len(logits) else logits[rows]
+            for row, token in zip(rows, draw(some, asked, numbers), strict=True):
+                chosen[row] = token
     return chosen
 
 
-def uniform(seed: int, position: int) -> float:
-    """A number in [0, 1) with 53 random bits, the same for the same seed (any integer) and position."""
-    return (_mixed(_mixed(seed & _MASK) + position) >> 11) / (1 << 53)
+def _cuts(one: Sampling, vocabulary: int) -> bool:
+    return one.top_p < 1 or one.min_p > 0 or 0 < one.top_k < vocabulary
 
 
-def _mixed(state: int) -> int:
-    """One step of the SplitMix64 generator: a bijection on 64 bits that scatters neighbours."""
-    z = (state + 0x9E3779B97F4A7C15) & _MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return z ^ (z >> 31)
+def _draw_from_all(
+    logits: torch.Tensor, parameters: Sequence[Sampling], numbers: Sequence[float]
+) -> list[int]:
+    """Nothing is cut away."""
+    chosen: list[int] = []
+    # A few rows at a time stay in the processor's caches.
+    for start in range(0, len(logits), _ROWS):
+        rows = slice(start, start + _ROWS)
+        running = _scaled(logits[rows], parameters[rows]).softmax(-1).double().cumsum(-1)
+        wanted = running[:, -1:] * running.new_tensor(numbers[rows]).unsqueeze(-1)
+        found = torch.searchsorted(running, wanted, right=True).squeeze(-1)
+        chosen += found.clamp_(max=logits.shape[-1] - 1).tolist()
+    return chosen
 
 
-def _draw(logits: torch.Tensor, parameters: Sampling, number: float) -> int:
-    """Invert the cumulative distribution at ``number``."""
-    # The maximum becomes 0 before scaling, so that a low temperature makes no score positive and huge.
-    scores = (logits - logits.max()) / parameters.temperature
-    if not 0 < parameters.top_k < len(scores) and parameters.top_p >= 1:
-        return _invert(scores.softmax(-1), number)
-    if 0 < parameters.top_k < len(scores):
-        scores, ids = scores.topk(parameters.top_k)
-        probabilities = scores.softmax(-1)
-    else:
-        probabilities, ids = _most_likely(scores.softmax(-1), parameters.top_p)
-    return int(ids[_invert(_nucleus(probabilities, parameters.top_p), number)])
+def _scaled(logits: torch.Tensor, parameters: Sequence[Sampling]) -> torch.Tensor:
+    """Relative to the maximum, divided by the temperature. The maximum is 0 before that, so that a low
+    temperature makes no score positive and huge."""
+    temperatures = logits.new_tensor([one.temperature for one in parameters]).unsqueeze(-1)
+    return (logits - logits.amax(-1, keepdim=True)).div_(temperatures)
 
 
-def _most_likely(probabilities: torch.Tensor, mass: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Probabilities in falling order with their ids: as many as hold ``mass``, or more."""
-    few, ids = probabilities.topk(min(_FEW, len(probabilities)))
-    if float(few.sum(dtype=torch.float64)) >= mass:
-        return few, ids
-    return probabilities.sort(descending=True, stable=True)
+def _draw_from_few(
+    logits: torch.Tensor, parameters: Sequence[Sampling], numbers: Sequence[float]
+) -> list[int]:
+    """Look at the likeliest tokens only, at more of them where those do not settle it."""
+    chosen = [0] * len(parameters)
+    shares: list[float] = []
+    for start in range(0, len(logits), _ROWS):
+        rows = slice(start, start + _ROWS)
+        shares += _scaled(logits[rows], parameters[rows]).softmax(-1).amax(-1).tolist()
+    left = list(range(len(parameters)))
+    most = _FEW
+    while left:
+        most = min(most, logits.shape[-1])
+        top = (logits if len(left) == len(logits) else logits[left]).topk(most, dim=-1)
+        values, ids = top.values.cpu().numpy().astype(np.float64), top.indices.cpu().numpy()
+        open_rows: list[int] = []
+        for row, value, id in zip(left, values, ids, strict=True):
+            candidates = _Candidates(value, id, parameters[row], shares[row])
+            if most < logits.shape[-1] and not candidates.settled:
+                open_rows.append(row)
+            else:
+                chosen[row] = candidates.pick(numbers[row])
+        left = open_rows
+        most *= 16
+    return chosen
 
 
-def _nucleus(falling: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The shortest prefix that holds ``top_p``; at least one."""
-    before = falling.cumsum(0, dtype=torch.float64) - falling
-    return falling[: max(1, int((before < top_p).sum()))]
+class _Candidates:
+    """The likeliest tokens of one row, ``logits`` falling. ``highest_share`` is the probability of the first
+    of them among all."""
 
+    def __init__(self, logits: Floats, ids: NDArray[np.int64], one: Sampling, highest_share: float) -> None:
+        # Equal ones come in the order of their ids, however the search left them.
+        order = np.lexsort((ids, -logits))
+        self._logits = logits[order]
+        self._ids = ids[order]
+        self._one = one
+        #: Relative to the highest.
+        with np.errstate(invalid="ignore"):  # a row of no numbers draws some id
+            self._weights = np.exp((self._logits - self._logits[0]) / one.temperature)
+        self._highest_share = highest_share
 
-def _invert(probabilities: torch.Tensor, number: float) -> int:
-    """The index at which the running sum first exceeds ``number`` of the total."""
-    running = probabilities.cumsum(0, dtype=torch.float64)
-    index = int(torch.searchsorted(running, running[-1] * number, right=True))
-    return min(index, len(probabilities) - 1)
+    @property
+    def settled(self) -> bool:
+        """No token that is not here can be kept. Those equal to the last may lie outside as well."""
+        one, last = self._one, self._logits[-1]
+        above = int(np.searchsorted(-self._logits, -last))
+        return bool(
+            0 < one.top_k <= above
+            or self._weights[-1] < one.min_p
+            or self._weights[:above].sum() * self._highest_share >= one.top_p
+        )
+
+    def pick(self, number: float) -> int:
+        """Invert the cumulative distribution of what is kept at ``number``."""
+        one, weights = self._one, self._weights
+        if one.min_p > 0:
+            weights = weights[: max(1, int((weights >= one.min_p).sum()))]
+        if 0 < one.top_k < len(weights):
+            last = self._logits[one.top_k - 1]
+            weights = weights[: int(np.searchsorted(-self._logits[: len(weights)], -last, side="right"))]
+        running = np.cumsum(weights)
+        if one.top_p < 1:
+            before = np.concatenate(([0.0], running[:-1]))
+            running = running[: max(1, int((before < (one.top_p - _MASS_ERROR) * running[-1]).sum()))]
+        index = int(np.searchsorted(running, running[-1] * number, side="right"))
+        return int(self._ids[min(index, len(running) - 1)])

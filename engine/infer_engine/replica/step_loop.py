@@ -247,7 +247,8 @@ class StepLoop:
         before = {chunk.request.id: len(chunk.request.output) for chunk in plan.chunks if chunk.samples}
         output = self._runner.execute(plan) if plan.chunks or plan.swap_out else StepOutput()
         ended_s = self._clock()
-        finished = [*self._aborted, *plan.finished, *self.scheduler.commit(output.tokens, ended_s)]
+        finished = [*self._aborted, *plan.finished, *self._end_failed(output)]
+        finished += self.scheduler.commit(output.tokens, ended_s)
         self._aborted = []
         if self._check_every_step or self._check_is_due(ended_s):
             self._check_invariants()
@@ -256,6 +257,7 @@ class StepLoop:
             [
                 TokenOut(request, token, before[request], output.logprobs.get(request))
                 for request, token in output.tokens.items()
+                if request not in output.errors
             ],
             finished,
             ended_s - began_s,
@@ -264,6 +266,11 @@ class StepLoop:
         if not self.scheduler.has_work:
             # Nothing may stand on the last step's view while the replica sleeps.
             self._observation_asked = True
+
+    def _end_failed(self, output: StepOutput) -> list[Finish]:
+        """Who cannot go on leaves before the step is committed, so that its token is dropped."""
+        ends = [self.scheduler.abort(request, "error", code) for request, code in output.errors.items()]
+        return [end for end in ends if end is not None]
 
     def _report(self, plan: Plan, tokens: list[TokenOut], finished: list[Finish], duration_s: float) -> None:
         pool = self.scheduler.pool

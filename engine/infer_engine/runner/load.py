@@ -11,16 +11,19 @@ from infer_engine.model.architecture import read_architecture
 from infer_engine.model.attention.pool import KvPool
 from infer_engine.model.errors import ModelUnsupported
 from infer_engine.model.gguf_file import GgufFile
+from infer_engine.model.grammar import Grammars
 from infer_engine.model.kernels.choose import kernel_model
 from infer_engine.model.linear import LinearKind, PackedFp16Linear
 from infer_engine.model.llama import Llama
 from infer_engine.model.source import open_source
 from infer_engine.model.store import Progress, resolve
+from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.model.weights import load_weights
 from infer_engine.runner import gpu
 from infer_engine.runner.forward import CompiledForward, Forward, GatherForward
 from infer_engine.runner.memory import available_bytes, pool_blocks
 from infer_engine.runner.runner import Runner, RunnerInfo
+from infer_engine.runner.token_chooser import ConstraintDesk
 from infer_engine.runner.torch_runner import TorchRunner
 from infer_engine.settings import DEFAULT_MODEL, Dtype, ReplicaSettings
 
@@ -74,7 +77,7 @@ def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
             dtype=_DTYPE_NAMES[kind] if compiled is None else compiled.dtype_name,
             paths={"model": f"torch {kind}" if compiled is None else compiled.path},
         )
-    runner = TorchRunner(info, pool, forward)
+    runner = TorchRunner(info, pool, forward, ConstraintDesk(lambda: Grammars(Tokenizer(source))))
     _compute_one_step(runner)
     progress(1.0, "ready")
     return runner

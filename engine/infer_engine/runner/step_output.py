@@ -8,7 +8,7 @@ from infer_engine.model.logprobs import TokenLogprobs
 @dataclass(frozen=True, slots=True)
 class StepOutput:
     """By request id: the next token of each chunk that samples, the logprobs of those that asked for them,
-    and why a request cannot go on (its token is then meaningless, and it has to end)."""
+    and the code of the error with which a request has to end instead of taking its token."""
 
     tokens: dict[str, int] = field(default_factory=dict[str, int])
     logprobs: dict[str, TokenLogprobs] = field(default_factory=dict[str, TokenLogprobs])

@@ -12,19 +12,22 @@ from infer_engine.core.plan import Chunk, Plan
 from infer_engine.model.attention.packed import PackedStep
 from infer_engine.model.attention.paged import Span, pack_order
 from infer_engine.model.attention.pool import KvPool
-from infer_engine.model.sampler import sample
 from infer_engine.runner.forward import Forward
 from infer_engine.runner.runner import RunnerInfo
 from infer_engine.runner.step_output import StepOutput
+from infer_engine.runner.token_chooser import ConstraintDesk, TokenChooser
 
 
 class TorchRunner:
     """What the scheduler plans fits: block tables cover their chunks, and no sequence exceeds the context."""
 
-    def __init__(self, info: RunnerInfo, pool: KvPool, forward: Forward) -> None:
+    def __init__(
+        self, info: RunnerInfo, pool: KvPool, forward: Forward, constraints: ConstraintDesk | None = None
+    ) -> None:
         self.info = info
         self._pool: KvPool | None = pool
         self._forward: Forward | None = forward
+        self._chooser = TokenChooser(info.vocab_size, constraints)
 
     @torch.inference_mode()
     def execute(self, plan: Plan) -> StepOutput:
@@ -40,6 +43,7 @@ class TorchRunner:
             pool.swap_in(plan.swap_in)
         if not plan.chunks:
             return StepOutput()
+        self._chooser.expect(plan.chunks)
         packed = sorted(
             ((_span(chunk), chunk) for chunk in plan.chunks), key=lambda pair: pack_order(pair[0])
         )
@@ -52,12 +56,7 @@ class TorchRunner:
                 sampling.append(chunk)
                 logit_rows.append(len(tokens) - 1)
         logits = forward(PackedStep(self._known(tokens), logit_rows, [span for span, _ in packed]))
-        chosen = sample(
-            logits,
-            [chunk.request.sampling for chunk in sampling],
-            [chunk.start + chunk.count for chunk in sampling],
-        )
-        return StepOutput({chunk.request.id: token for chunk, token in zip(sampling, chosen, strict=True)})
+        return self._chooser.choose(logits, sampling)
 
     def _known(self, tokens: list[int]) -> list[int]:
         """Ids are checked where requests come in; one that slips through harms its own request alone."""
@@ -74,6 +73,7 @@ class TorchRunner:
     def close(self) -> None:
         """Idempotent."""
         self._pool = self._forward = None
+        self._chooser.close()
 
 
 def _span(chunk: Chunk) -> Span:
