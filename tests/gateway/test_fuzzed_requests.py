@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,9 +11,12 @@ from infer_engine.gateway.chat_request import read_chat_request
 from infer_engine.gateway.completion_request import read_completion_request
 from infer_engine.gateway.errors import ApiError
 from infer_engine.gateway.fields import Fields, parse_object
+from infer_engine.gateway.params import Bounds
 from infer_engine.gateway.settings import GatewaySettings
+from infer_engine.model.sampling import Sampling
 
 CONTEXT, VOCABULARY = 2048, 269
+BOUNDS = Bounds(context_length=CONTEXT, vocabulary_size=VOCABULARY, settings=GatewaySettings())
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -52,8 +56,27 @@ COMMON = dict.fromkeys(
         "user",
         "logit_bias",
         "response_format",
+        "best_of",
+        "min_p",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "stop_token_ids",
+        "include_stop_str_in_output",
+        "logprobs",
+        "top_logprobs",
+        "structured_outputs",
+        "guided_regex",
     ),
     JSON,
+)
+COMMON["logit_bias"] |= st.dictionaries(st.integers().map(str) | st.text(max_size=3), JSON, max_size=3)
+COMMON["response_format"] |= st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "json_object", "json_schema"])},
+    optional={"json_schema": JSON | st.fixed_dictionaries({"schema": JSON})},
+)
+COMMON["structured_outputs"] |= st.dictionaries(
+    st.sampled_from(["json", "json_object", "regex", "choice"]), JSON, max_size=2
 )
 
 
@@ -85,8 +108,8 @@ def test_any_bytes(body: bytes) -> None:
 )
 def test_any_values_in_known_fields(values: dict[str, Any]) -> None:
     for read in (
-        lambda: read_chat_request(Fields(values), CONTEXT, GatewaySettings()),
-        lambda: read_completion_request(Fields(values), CONTEXT, VOCABULARY, GatewaySettings()),
+        lambda: read_chat_request(Fields(values), BOUNDS),
+        lambda: read_completion_request(Fields(values), BOUNDS),
     ):
         try:
             request = read()
@@ -98,6 +121,10 @@ def test_any_values_in_known_fields(values: dict[str, Any]) -> None:
         assert 0 <= request.params.sampling.temperature <= 2
         assert 0 < request.params.sampling.top_p <= 1
         assert len(request.params.stop) <= 16
+        assert 1 <= request.params.choices <= 8
+        # And goes through the wire as it is.
+        sampling = request.params.sampling
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(sampling), type=Sampling) == sampling
 
 
 @pytest.mark.parametrize(
@@ -106,16 +133,14 @@ def test_any_values_in_known_fields(values: dict[str, Any]) -> None:
 )
 def test_top_k_off_is_zero(given_: int | None, expected: int) -> None:
     values = {"model": "tiny", "prompt": "x", "top_k": given_}
-    request = read_completion_request(Fields(values), CONTEXT, VOCABULARY, GatewaySettings())
+    request = read_completion_request(Fields(values), BOUNDS)
     assert request.params.sampling.top_k == expected
 
 
 def test_a_seed_is_drawn_where_none_is_given() -> None:
     def seed(**fields: Any) -> int:
         values = {"model": "tiny", "prompt": "x", **fields}
-        return read_completion_request(
-            Fields(values), CONTEXT, VOCABULARY, GatewaySettings()
-        ).params.sampling.seed
+        return read_completion_request(Fields(values), BOUNDS).params.sampling.seed
 
     assert seed(seed=-5) == -5
     assert len({seed() for _ in range(5)}) == 5

@@ -104,16 +104,81 @@ COMMON = [
     ({"tier": "gold"}, "tier", "one of interactive, batch"),
     ({"user": 5}, "user", "a string"),
     ({"user": "u" * 257}, "user", "256 characters"),
-    ({"n": 2}, "n", "the only value allowed is 1"),
-    ({"n": True}, "n", "the only value allowed is 1"),
-    ({"n": 10**9}, "n", "the only value allowed is 1"),
-    ({"best_of": 3}, "best_of", "the only value allowed is 1"),
-    ({"presence_penalty": 0.5}, "presence_penalty", "the only value allowed is 0"),
-    ({"logit_bias": {"5": 100}}, "logit_bias", "the only value allowed is empty"),
-    ({"logprobs": True}, "logprobs", "the only value allowed is false"),
-    ({"logprobs": 5}, "logprobs", "the only value allowed is false"),
-    ({"response_format": {"type": "json_object"}}, "response_format", "not supported"),
-    ({"min_tokens": 3}, "min_tokens", "not supported without ignore_eos"),
+    ({"n": 0}, "n", "an integer from 1 to 8, not 0"),
+    ({"n": True}, "n", "an integer from 1 to 8, not true"),
+    ({"n": 10**9}, "n", "an integer from 1 to 8, not 1000000000"),
+    ({"best_of": 3}, "best_of", "the only value allowed is n (1)"),
+    ({"n": 2, "best_of": 3}, "best_of", "the only value allowed is n (2)"),
+    ({"n": 1, "best_of": True}, "best_of", "the only value allowed is n (1)"),
+    ({"min_p": -0.1}, "min_p", "a number from 0 to 1, not -0.1"),
+    ({"min_p": "0"}, "min_p", 'not "0"'),
+    ({"presence_penalty": 2.5}, "presence_penalty", "a number from -2 to 2, not 2.5"),
+    ({"frequency_penalty": -3}, "frequency_penalty", "a number from -2 to 2, not -3"),
+    ({"frequency_penalty": 10**400}, "frequency_penalty", "a number from -2 to 2"),
+    ({"repetition_penalty": 0}, "repetition_penalty", "a number above 0 up to 10, not 0"),
+    ({"repetition_penalty": True}, "repetition_penalty", "not true"),
+    ({"logit_bias": [5]}, "logit_bias", "an object of at most 1,024 token ids from 0 to 268"),
+    ({"logit_bias": {"269": 1}}, "logit_bias", 'one of them is "269": 1'),
+    ({"logit_bias": {"-1": 1}}, "logit_bias", 'one of them is "-1": 1'),
+    ({"logit_bias": {"٣": 1}}, "logit_bias", "one of them is"),
+    ({"logit_bias": {"9" * 5000: 1}}, "logit_bias", "one of them is"),
+    ({"logit_bias": {"5": 100.5}}, "logit_bias", '"5": 100.5'),
+    ({"logit_bias": {"5": True}}, "logit_bias", '"5": true'),
+    ({"logit_bias": {str(id): 1 for id in range(1025)}}, "logit_bias", "1,025 were given"),
+    ({"min_tokens": 5}, "min_tokens", "an integer from 0 to 4, not 5"),
+    ({"min_tokens": -1}, "min_tokens", "not -1"),
+    ({"stop_token_ids": 5}, "stop_token_ids", "a list of at most 64 token ids from 0 to 268"),
+    ({"stop_token_ids": [269]}, "stop_token_ids", "one of them is 269"),
+    ({"stop_token_ids": [True]}, "stop_token_ids", "one of them is true"),
+    ({"stop_token_ids": [1] * 65}, "stop_token_ids", "at most 64"),
+    ({"include_stop_str_in_output": 1}, "include_stop_str_in_output", "true or false, not 1"),
+    ({"logprobs": 50}, "logprobs", "not 50"),
+    ({"logprobs": "5"}, "logprobs", 'not "5"'),
+    ({"echo": True}, "echo", "the only value allowed is false"),
+    ({"use_beam_search": True}, "use_beam_search", "the only value allowed is false"),
+    ({"prompt_logprobs": 0}, "prompt_logprobs", "the only value allowed is null"),
+    ({"response_format": "json_object"}, "response_format", "an object"),
+    ({"response_format": {}}, "response_format.type", "is required: one of text, json_object, json_schema"),
+    ({"response_format": {"type": "xml"}}, "response_format.type", 'not "xml"'),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "is required"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": "{}"}}},
+        "response_format.json_schema.schema",
+        "a JSON schema (an object)",
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "objekt"}}}},
+        "response_format.json_schema.schema",
+        "cannot be used: Invalid type: objekt",
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"enum": ["\ud800"]}}}},
+        "response_format.json_schema.schema",
+        "lone surrogate",
+    ),
+    ({"structured_outputs": []}, "structured_outputs", "an object, not []"),
+    ({"structured_outputs": {}}, "structured_outputs", "exactly one of json, json_object, regex, choice; 0"),
+    ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "2 were given"),
+    ({"structured_outputs": {"regex": 5}}, "structured_outputs.regex", "a string of 1 to 65,536"),
+    ({"structured_outputs": {"regex": "[a"}}, "structured_outputs.regex", "unclosed character class"),
+    ({"structured_outputs": {"regex": "(a{999}){999}"}}, "structured_outputs.regex", "10,000"),
+    ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "0 were given"),
+    ({"structured_outputs": {"choice": ["a", ""]}}, "structured_outputs.choice", 'one of them is ""'),
+    ({"structured_outputs": {"json": 5}}, "structured_outputs.json", "an object, or a string of one"),
+    ({"structured_outputs": {"json": "{"}}, "structured_outputs.json", "it is not JSON"),
+    ({"structured_outputs": {"json_object": "yes"}}, "structured_outputs.json_object", "true or false"),
+    ({"structured_outputs": {"grammar": "root ::= x"}}, "structured_outputs.grammar", "not supported"),
+    ({"guided_json": {}}, "guided_json", "use structured_outputs.json"),
+    (
+        {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
+        "structured_outputs",
+        "give one of them",
+    ),
+    (
+        {"response_format": {"type": "json_object"}, "ignore_eos": True},
+        "ignore_eos",
+        "must be false with response_format.type",
+    ),
 ]
 
 
@@ -123,6 +188,36 @@ async def test_common_fields(gateway: Gateway, fields: dict[str, Any], param: st
         error = await refused(gateway, path, body)
         assert error["param"] == param
         assert says in error["message"]
+
+
+async def test_what_fits_one_by_one_may_be_too_much_together(gateway: Gateway) -> None:
+    error = await refused(gateway, CHAT, chat(n=8, max_tokens=2000, logprobs=True, top_logprobs=20))
+    assert error["param"] == "logprobs"
+    assert "n 8 x max_tokens 2,000 x (20 + 1) logprobs = 336,000; at most 262,144" in error["message"]
+    error = await refused(gateway, CHAT, chat(top_logprobs=3))
+    assert (error["param"], error["message"]) == ("top_logprobs", "top_logprobs 3 needs logprobs to be true")
+
+
+@pytest.mark.parametrize("bounds", [GatewaySettings(max_choices_tokens=100)])
+async def test_tokens_of_all_choices_are_bounded(bounded_gateway: Gateway) -> None:
+    error = await refused(bounded_gateway, TEXT, text(n=4, max_tokens=26))
+    assert error["param"] == "n"
+    assert "n 4 x max_tokens 26 = 104 tokens; at most 100 are allowed together" in error["message"]
+    # Also where the length was not asked for.
+    assert (await refused(bounded_gateway, CHAT, chat(n=2, max_tokens=None)))["param"] == "n"
+
+
+@pytest.mark.parametrize("bounds", [GatewaySettings(max_constraints_waiting=0)])
+async def test_too_many_constraints_at_once_are_refused_for_now(bounded_gateway: Gateway) -> None:
+    response = await bounded_gateway.post(CHAT, chat(response_format={"type": "json_object"}))
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+
+
+@pytest.mark.parametrize("bounds", [GatewaySettings(constraint_deadline_s=0.0)])
+async def test_a_constraint_that_takes_too_long_is_refused(bounded_gateway: Gateway) -> None:
+    error = await refused(bounded_gateway, CHAT, chat(response_format={"type": "json_object"}))
+    assert error["param"] == "response_format.type"
+    assert "does not compile within 0 s" in error["message"]
 
 
 @pytest.mark.parametrize(

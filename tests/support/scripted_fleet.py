@@ -1,5 +1,6 @@
 """A fleet whose generations say what a test tells them to: for HTTP tests that want no model's opinion."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +57,9 @@ class ScriptedFleet:
         generation = Generation(id=f"req-{len(self.generations)}", spec=spec, arrived_s=0.0, replica="r0")
         self.generations.append(generation)
         return generation
+
+    def submit_choices(self, specs: Sequence[GenerationSpec]) -> list[Generation]:
+        return [self.submit(spec) for spec in specs]
 
     def cancel(self, request_id: str, **asked: Any) -> None:
         generation = next(each for each in self.generations if each.id == request_id)

@@ -9,7 +9,8 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -224,6 +225,19 @@ class Fleet:
             self._tenants.refused_elsewhere(spec)
             raise
         return generation
+
+    def submit_choices(self, specs: Sequence[GenerationSpec]) -> list[Generation]:
+        """Take several requests with the same prompt, all of them or (Refusal) none: the first computes it,
+        the others share it where they can. Each lives and ends on its own."""
+        taken = [self.submit(specs[0])]
+        try:
+            for spec in specs[1:]:
+                taken.append(self.submit(replace(spec, fork_of=taken[0].id)))
+        except Refusal:
+            for generation in taken:
+                self.cancel(generation.id, code="choice_refused")
+            raise
+        return taken
 
     def cancel(
         self, request_id: str, *, reason: FinishReason = "cancelled", code: str | None = None, actor: str = ""

@@ -6,8 +6,10 @@ taps) keep a cursor into ``emitted`` and wait for more, so there is no queue tha
 
 import asyncio
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import FinishReason, Problem, Tier
 
@@ -52,6 +54,9 @@ class GenerationSpec:
     client_id: str | None = None
     #: Seconds from its arrival after which it ends, wherever it is by then; None for never.
     deadline_s: float | None = None
+    #: The id of a request with the same tenant and prompt, taken just before: its replica is preferred, where
+    #: both share the prompt's blocks.
+    fork_of: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +71,8 @@ class Generation:
     emitted: list[int] = field(default_factory=list)
     #: Arrival moment of each emitted token.
     emitted_s: "array[float]" = field(default_factory=lambda: array("d"))
+    #: Logprobs by position in ``emitted``, of requests that asked for them; whoever reads one takes it out.
+    logprobs: dict[int, TokenLogprobs] = field(default_factory=dict[int, TokenLogprobs])
     admitted_s: float | None = None
     finish_reason: FinishReason | None = None
     error: str | None = None
@@ -82,7 +89,9 @@ class Generation:
         """Seconds until its deadline, negative when it has passed; None without one."""
         return None if self.spec.deadline_s is None else self.arrived_s + self.spec.deadline_s - now_s
 
-    def append(self, token: int, now_s: float) -> None:
+    def append(self, token: int, now_s: float, logprobs: TokenLogprobs | None = None) -> None:
+        if logprobs is not None:
+            self.logprobs[len(self.emitted)] = logprobs
         self.emitted.append(token)
         self.emitted_s.append(now_s)
 
@@ -98,16 +107,35 @@ class Generation:
     async def beyond(self, cursor: int, timeout_s: float) -> bool:
         """Wait until there are tokens after ``cursor`` or the generation ended; False when the time is up
         first."""
-        if len(self.emitted) > cursor or self.finished:
-            return True
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        return await any_beyond([(self, cursor)], timeout_s)
+
+    def is_beyond(self, cursor: int) -> bool:
+        """There are tokens after ``cursor``, or it ended."""
+        return len(self.emitted) > cursor or self.finished
+
+    def watch(self, waiter: asyncio.Future[None]) -> None:
+        """Have ``waiter`` done at the next ``wake``."""
         self._waiters.append(waiter)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await waiter
-        except TimeoutError:
-            return False
-        finally:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
+
+    def unwatch(self, waiter: asyncio.Future[None]) -> None:
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+
+
+async def any_beyond(read: Sequence[tuple[Generation, int]], timeout_s: float) -> bool:
+    """Wait until one of several generations has tokens after its cursor or ended; False when the time is up
+    first."""
+    if any(generation.is_beyond(cursor) for generation, cursor in read):
         return True
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    for generation, _ in read:
+        generation.watch(waiter)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await waiter
+    except TimeoutError:
+        return False
+    finally:
+        for generation, _ in read:
+            generation.unwatch(waiter)
+    return True

@@ -222,7 +222,7 @@ class Inbox:
             if token.index != emitted:
                 self._broken_stream(handle, request, token.index, emitted)
                 continue
-            generation.append(token.token, now_s)
+            generation.append(token.token, now_s, token.logprobs)
             spoke.append(generation)
             if emitted:
                 interval = (now_s - generation.emitted_s[-2], generation.spec.synthetic)

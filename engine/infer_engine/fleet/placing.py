@@ -159,10 +159,13 @@ class Placer:
         }
         while candidates:
             self._turn += 1
-            chosen = choose([self.loads.of(handle) for handle in candidates.values()], self._turn)
+            chosen = self._beside_parent(request, candidates) or choose(
+                [self.loads.of(handle) for handle in candidates.values()], self._turn
+            )
             if chosen is None:
                 return False
-            if candidates[chosen].submit(_submit_message(request, self.ledger.clock())):
+            message = _submit_message(request, self.ledger.clock(), self._parent_on(request, chosen))
+            if candidates[chosen].submit(message):
                 self.ledger.place(request, chosen)
                 handle = candidates[chosen]
                 self.loads.placed(handle, request)
@@ -173,8 +176,24 @@ class Placer:
             del candidates[chosen]
         return False
 
+    def _beside_parent(self, request: Tracked, candidates: Mapping[str, ReplicaHandle]) -> str | None:
+        """The replica where its prompt is, or is about to be, if that has room."""
+        for replica, handle in candidates.items():
+            if self._parent_on(request, replica) is not None and not self.loads.of(handle).is_full:
+                return replica
+        return None
 
-def _submit_message(request: Tracked, now_s: float) -> Submit:
+    def _parent_on(self, request: Tracked, replica: str) -> str | None:
+        """The live request on ``replica`` whose prompt it can share. What it has generated itself is not
+        there, so a sequence that continues shares nothing."""
+        generation = request.generation
+        parent = self.ledger.live.get(generation.spec.fork_of or "")
+        if parent is None or generation.emitted or parent.generation.replica != replica:
+            return None
+        return parent.id
+
+
+def _submit_message(request: Tracked, now_s: float, fork_of: str | None) -> Submit:
     generation = request.generation
     spec = generation.spec
     return Submit(
@@ -191,4 +210,5 @@ def _submit_message(request: Tracked, now_s: float) -> Submit:
         waited_s=now_s - generation.arrived_s,
         arrived_s=generation.arrived_s,
         deadline_in_s=generation.left_s(now_s),
+        fork_of=fork_of,
     )

@@ -1,9 +1,9 @@
 """What clients call: the OpenAI API, metrics and health, as one ASGI application.
 
-Beside OpenAI's fields: ``ignore_eos`` and ``top_k`` as in vLLM, and the tier as the field ``tier`` or the
-header ``x-infer-tier`` (interactive, batch). The header ``x-infer-tenant`` names the tenant.
-``x-request-id`` (or the field ``user``) is kept as a label; the id that counts is made here and comes back
-in the ``x-request-id`` of the answer.
+Beside OpenAI's fields: vLLM's for sampling and structured output (``docs/api.md`` lists all), and the tier as
+the field ``tier`` or the header ``x-infer-tier`` (interactive, batch). The header ``x-infer-tenant`` names
+the tenant. ``x-request-id`` (or the field ``user``) is kept as a label; the id that counts is made here and
+comes back in the ``x-request-id`` of the answer.
 """
 
 import time
@@ -18,12 +18,14 @@ from starlette.routing import Route
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.gateway.chat_request import read_chat_request
 from infer_engine.gateway.completion_request import read_completion_request
+from infer_engine.gateway.constraint_check import ConstraintCheck
 from infer_engine.gateway.encoding import EncodingDesk
 from infer_engine.gateway.endpoint import GenerateEndpoint, Parts
 from infer_engine.gateway.errors import ApiError, shown, unknown_model
 from infer_engine.gateway.health import health_routes
 from infer_engine.gateway.intake import Intake
 from infer_engine.gateway.load import GatewayLoad
+from infer_engine.gateway.params import Bounds
 from infer_engine.gateway.receipt import Receipt
 from infer_engine.gateway.settings import GatewaySettings
 from infer_engine.model.tokenizer import Tokenizer
@@ -54,13 +56,12 @@ def build_gateway(
         settings=settings,
         receipt=Receipt(settings),
         desk=desk,
-        intake=Intake(fleet, tokenizer, context_length, desk),
+        intake=Intake(fleet, tokenizer, context_length, desk, settings),
+        constraints=ConstraintCheck(tokenizer, settings),
     )
-    chat = GenerateEndpoint(parts, lambda fields: read_chat_request(fields, context_length, settings))
-    completion = GenerateEndpoint(
-        parts,
-        lambda fields: read_completion_request(fields, context_length, tokenizer.vocab_size, settings),
-    )
+    bounds = Bounds(context_length=context_length, vocabulary_size=tokenizer.vocab_size, settings=settings)
+    chat = GenerateEndpoint(parts, lambda fields: read_chat_request(fields, bounds))
+    completion = GenerateEndpoint(parts, lambda fields: read_completion_request(fields, bounds))
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),

@@ -5,9 +5,10 @@ from typing import Any, ClassVar, cast
 
 from infer_engine.gateway.errors import ApiError, invalid, shown
 from infer_engine.gateway.fields import Fields, check_unicode
-from infer_engine.gateway.params import Params, read_params
+from infer_engine.gateway.logprob_documents import LogprobDocuments
+from infer_engine.gateway.params import Bounds, Params, read_params
 from infer_engine.gateway.replies import ChatReply
-from infer_engine.gateway.settings import GatewaySettings
+from infer_engine.gateway.sampling_params import read_chat_logprobs
 from infer_engine.model.chat_template import ChatTemplateError
 from infer_engine.model.tokenizer import Tokenizer
 
@@ -35,18 +36,17 @@ class ChatRequest:
         except ChatTemplateError as error:
             raise invalid("messages", str(error), code="invalid_messages") from None
 
-    def reply(self, request_id: str, created_at: float) -> ChatReply:
-        return ChatReply(request_id, self.model, created_at, self.params.include_usage)
+    def reply(self, request_id: str, created_at: float, logprobs: LogprobDocuments | None) -> ChatReply:
+        return ChatReply(request_id, self.model, created_at, self.params.include_usage, logprobs)
 
 
-def read_chat_request(fields: Fields, context_length: int, settings: GatewaySettings) -> ChatRequest:
+def read_chat_request(fields: Fields, bounds: Bounds) -> ChatRequest:
     """Raise ApiError (400) naming the first field that is not acceptable."""
     model = fields.text("model", None, max_chars=256)
     if model is None:
         fields.refuse("model", "the model's name")
-    return ChatRequest(
-        model, _messages(fields, settings.max_messages), read_params(fields, context_length, settings)
-    )
+    params = read_params(fields, bounds, logprobs=read_chat_logprobs(fields))
+    return ChatRequest(model, _messages(fields, bounds.settings.max_messages), params)
 
 
 def _messages(fields: Fields, most: int) -> list[dict[str, str]]:

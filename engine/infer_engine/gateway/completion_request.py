@@ -1,13 +1,14 @@
 """The body of ``POST /v1/completions``."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from infer_engine.gateway.errors import invalid, shown
 from infer_engine.gateway.fields import Fields, check_unicode
-from infer_engine.gateway.params import Params, read_params
+from infer_engine.gateway.logprob_documents import LogprobDocuments
+from infer_engine.gateway.params import Bounds, Params, read_params
 from infer_engine.gateway.replies import CompletionReply
-from infer_engine.gateway.settings import GatewaySettings
+from infer_engine.gateway.sampling_params import read_completion_logprobs
 from infer_engine.model.tokenizer import Tokenizer
 
 #: OpenAI's default for this endpoint.
@@ -32,21 +33,22 @@ class CompletionRequest:
         prompt = self.prompt
         return tokenizer.completion_prompt(prompt) if isinstance(prompt, str) else list(prompt)
 
-    def reply(self, request_id: str, created_at: float) -> CompletionReply:
-        return CompletionReply(request_id, self.model, created_at, self.params.include_usage)
+    def reply(self, request_id: str, created_at: float, logprobs: LogprobDocuments | None) -> CompletionReply:
+        return CompletionReply(request_id, self.model, created_at, self.params.include_usage, logprobs)
 
 
-def read_completion_request(
-    fields: Fields, context_length: int, vocabulary_size: int, settings: GatewaySettings
-) -> CompletionRequest:
+def read_completion_request(fields: Fields, bounds: Bounds) -> CompletionRequest:
     """Raise ApiError (400) naming the first field that is not acceptable."""
     model = fields.text("model", None, max_chars=256)
     if model is None:
         fields.refuse("model", "the model's name")
-    params = read_params(fields, context_length, settings)
-    if params.max_tokens is None:
-        params = replace(params, max_tokens=DEFAULT_MAX_TOKENS)
-    return CompletionRequest(model, _prompt(fields, vocabulary_size), params)
+    params = read_params(
+        fields,
+        bounds,
+        logprobs=read_completion_logprobs(fields),
+        default_max_tokens=min(DEFAULT_MAX_TOKENS, bounds.context_length),
+    )
+    return CompletionRequest(model, _prompt(fields, bounds.vocabulary_size), params)
 
 
 def _prompt(fields: Fields, vocabulary_size: int) -> str | tuple[int, ...]:

@@ -13,17 +13,20 @@ from starlette.types import Receive, Scope, Send
 
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation
-from infer_engine.gateway.answer import Answer
+from infer_engine.gateway.answer import Answer, Choices, Piece
+from infer_engine.gateway.constraint_check import ConstraintCheck
 from infer_engine.gateway.departure import Departure
 from infer_engine.gateway.encoding import EncodingDesk
 from infer_engine.gateway.errors import ApiError, unknown_model
 from infer_engine.gateway.fields import Fields, parse_object
 from infer_engine.gateway.identity import read_identity
 from infer_engine.gateway.intake import Ask, Intake
+from infer_engine.gateway.logprob_documents import LogprobDocuments
 from infer_engine.gateway.receipt import ClientGoneError, Receipt
-from infer_engine.gateway.replies import usage
+from infer_engine.gateway.replies import ChatReply, Choice, CompletionReply, usage
 from infer_engine.gateway.settings import GatewaySettings
 from infer_engine.gateway.sse import DONE, EventStream, SlowReaderError, frame
+from infer_engine.gateway.stop_text import StopText
 from infer_engine.model.tokenizer import IncrementalDetokenizer, Tokenizer
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,7 @@ class Parts:
     receipt: Receipt
     desk: EncodingDesk
     intake: Intake
+    constraints: ConstraintCheck
 
 
 class GenerateEndpoint:
@@ -59,97 +63,125 @@ class GenerateEndpoint:
             headers = Headers(scope=scope)
             body = await self._parts.receipt.body(headers, receive)
             async with Departure(receive) as departure:
-                ask, generation = await self._take(headers, body)
-                await self._serve(ask, generation, departure, scope, receive, send)
+                ask, generations = await self._take(headers, body)
+                await self._serve(ask, generations, departure, scope, receive, send)
         except SlowReaderError:
             await _cut(scope, receive)
         except ClientGoneError:
             return
 
-    async def _take(self, headers: Headers, body: bytes) -> tuple[Ask, Generation]:
+    async def _take(self, headers: Headers, body: bytes) -> tuple[Ask, list[Generation]]:
         parts = self._parts
         identity = read_identity(headers)
         ask = await parts.desk.run(lambda: self._read(parse_object(body)), len(body))
         if ask.model != parts.model_name:
             raise unknown_model(ask.model, parts.model_name)
+        constraint, field = ask.params.sampling.constraint, ask.params.constraint_field
+        if constraint is not None and field is not None:
+            await parts.constraints.check(constraint, field)
         return ask, await parts.intake.take(ask, identity)
 
     async def _serve(
         self,
         ask: Ask,
-        generation: Generation,
+        generations: list[Generation],
         departure: Departure,
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
         parts = self._parts
-        answer = Answer(
-            generation,
-            IncrementalDetokenizer(parts.tokenizer),
-            ask.params.stop,
-            stop=lambda: parts.fleet.cancel(generation.id, reason="stop"),
-        )
+        choices = Choices([self._answer(ask, each, at) for at, each in enumerate(generations)])
         try:
             if ask.params.stream:
-                stream = EventStream(send, generation.id, parts.settings)
-                await self._stream(ask, generation, answer, stream, departure)
+                stream = EventStream(send, generations[0].id, parts.settings)
+                await self._stream(ask, choices, stream, departure)
             else:
-                response = await self._whole(ask, generation, answer)
+                response = await self._whole(ask, choices)
                 departure.answered()
                 await response(scope, receive, send)
         except BaseException as error:
-            # Whatever ended this, nobody reads on: the blocks go back, in whatever state the request is.
-            if not generation.finished and not answer.ended:
-                left = isinstance(error, asyncio.CancelledError | ClientGoneError)
-                code = "client_disconnected" if left else "gateway_failed"
-                parts.fleet.cancel(generation.id, reason="cancelled", code=code)
+            left = isinstance(error, asyncio.CancelledError | ClientGoneError)
+            self._give_up(choices, "client_disconnected" if left else "gateway_failed")
             raise
 
-    async def _whole(self, ask: Ask, generation: Generation, answer: Answer) -> JSONResponse:
-        texts: list[str] = []
-        while True:
-            piece = await answer.piece(TURN_S)
-            if piece is None:
-                continue
-            texts.append(piece.text)
-            if piece.finish is not None:
-                reply = ask.reply(generation.id, time.time())
-                document = reply.whole(
-                    "".join(texts), piece.finish, usage(len(generation.spec.prompt), answer.tokens)
-                )
-                return JSONResponse(document, headers={"x-request-id": generation.id})
+    def _answer(self, ask: Ask, generation: Generation, choice: int) -> Answer:
+        return Answer(
+            choice,
+            generation,
+            IncrementalDetokenizer(self._parts.tokenizer),
+            StopText(ask.params.stop, include=ask.params.include_stop),
+            stop=lambda: self._parts.fleet.cancel(generation.id, reason="stop"),
+        )
 
-    async def _stream(
-        self, ask: Ask, generation: Generation, answer: Answer, stream: EventStream, departure: Departure
-    ) -> None:
-        reply = ask.reply(generation.id, time.time())
-        opening = [frame(document) for document in reply.opening()]
-        while True:
+    def _give_up(self, choices: Choices, code: str) -> None:
+        """Whatever ended this, nobody reads on: the blocks go back, in whatever state each choice is."""
+        for answer in choices.answers:
+            if not answer.generation.finished and not answer.ended:
+                self._parts.fleet.cancel(answer.generation.id, reason="cancelled", code=code)
+
+    def _reply(self, ask: Ask, choices: Choices) -> ChatReply | CompletionReply:
+        told = ask.params.sampling.logprobs is not None
+        documents = LogprobDocuments(self._parts.tokenizer.token_bytes) if told else None
+        return ask.reply(choices.answers[0].generation.id, time.time(), documents)
+
+    async def _whole(self, ask: Ask, choices: Choices) -> JSONResponse:
+        told = ask.params.sampling.logprobs is not None
+        pieces: list[list[Piece]] = [[] for _ in choices.answers]
+        while not choices.complete:
+            for piece in await choices.pieces(TURN_S):
+                pieces[piece.choice].append(piece)
+        first = choices.answers[0].generation
+        document = self._reply(ask, choices).whole(
+            [_joined(each, told=told) for each in pieces], usage(len(first.spec.prompt), choices.tokens)
+        )
+        return JSONResponse(document, headers={"x-request-id": first.id})
+
+    async def _stream(self, ask: Ask, choices: Choices, stream: EventStream, departure: Departure) -> None:
+        reply = self._reply(ask, choices)
+        opening = [frame(document) for document in reply.opening(len(choices.answers))]
+        while not choices.complete:
             try:
-                piece = await answer.piece(stream.patience_s)
+                pieces = await choices.pieces(stream.patience_s)
             except ApiError as error:
                 if not stream.started:
                     raise
                 # No [DONE] after an error: an answer that was cut must not look complete.
+                self._give_up(choices, "gateway_failed")
                 departure.answered()
                 await stream.end(frame(error.body))
                 return
-            if piece is None:
+            if not pieces:
                 await stream.ping()
                 continue
-            frames = [frame(reply.delta(piece.text))] if piece.text else []
-            if piece.finish is None:
-                if frames:
-                    await stream.write(*opening, *frames)
-                    opening = []
-                continue
-            frames.append(frame(reply.closing(piece.finish)))
-            if ask.params.include_usage:
-                frames.append(frame(reply.usage(usage(len(generation.spec.prompt), answer.tokens))))
-            departure.answered()
-            await stream.end(*opening, *frames, DONE)
-            return
+            frames = [each for piece in pieces for each in _frames(reply, piece, ask)]
+            if choices.complete:
+                if ask.params.include_usage:
+                    prompt_tokens = len(choices.answers[0].generation.spec.prompt)
+                    frames.append(frame(reply.usage(usage(prompt_tokens, choices.tokens))))
+                departure.answered()
+                await stream.end(*opening, *frames, DONE)
+            elif frames:
+                await stream.write(*opening, *frames)
+                opening = []
+
+
+def _joined(pieces: list[Piece], *, told: bool) -> Choice:
+    """A whole choice; its last piece says how it ended."""
+    finish = pieces[-1].finish
+    assert finish is not None
+    tokens = [token for piece in pieces for token in piece.told]
+    return Choice("".join(piece.text for piece in pieces), finish, tokens if told else None)
+
+
+def _frames(reply: ChatReply | CompletionReply, piece: Piece, ask: Ask) -> list[bytes]:
+    frames: list[bytes] = []
+    if piece.text or piece.told:
+        told = piece.told if ask.params.sampling.logprobs is not None else None
+        frames.append(frame(reply.delta(piece.text, piece.choice, told)))
+    if piece.finish is not None:
+        frames.append(frame(reply.closing(piece.finish, piece.choice)))
+    return frames
 
 
 async def _cut(scope: Scope, receive: Receive) -> None:

@@ -1,6 +1,10 @@
 """From a valid request to a generation: tokenized, measured, given to the fleet, or refused with the
 numbers."""
 
+from dataclasses import replace
+
+from msgspec import structs
+
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
 from infer_engine.gateway.chat_request import ChatRequest
@@ -8,13 +12,24 @@ from infer_engine.gateway.completion_request import CompletionRequest
 from infer_engine.gateway.encoding import EncodingDesk
 from infer_engine.gateway.errors import ApiError, invalid, refused
 from infer_engine.gateway.identity import Identity
+from infer_engine.gateway.params import check_totals
+from infer_engine.gateway.settings import GatewaySettings
+from infer_engine.model.randomness import choice_seed
 from infer_engine.model.tokenizer import Tokenizer
 
 Ask = ChatRequest | CompletionRequest
 
 
 class Intake:
-    def __init__(self, fleet: Fleet, tokenizer: Tokenizer, context_length: int, desk: EncodingDesk) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        tokenizer: Tokenizer,
+        context_length: int,
+        desk: EncodingDesk,
+        settings: GatewaySettings,
+    ) -> None:
+        self._settings = settings
         self._fleet = fleet
         self._tokenizer = tokenizer
         self._context_length = context_length
@@ -26,9 +41,9 @@ class Intake:
         self._most_chars = context_length * longest
         self._pool_tokens: int | None = None
 
-    async def take(self, ask: Ask, identity: Identity) -> Generation:
-        """Raise ApiError: 400 when it can never fit (with both numbers), 429 and 503 when it cannot be taken
-        now."""
+    async def take(self, ask: Ask, identity: Identity) -> list[Generation]:
+        """One generation for each choice that is asked for. Raise ApiError: 400 when it can never fit (with
+        both numbers), 429 and 503 when it cannot be taken now."""
         if ask.chars > self._most_chars:
             raise _too_long(
                 ask,
@@ -36,18 +51,23 @@ class Intake:
                 f"{self._context_length:,} tokens, at most {self._most_chars:,} characters",
             )
         prompt = await self._desk.run(lambda: ask.encode(self._tokenizer), ask.chars)
+        params = ask.params
+        max_tokens = self._max_tokens(ask, len(prompt))
+        if params.max_tokens is None:
+            check_totals(params.choices, max_tokens, params.sampling.logprobs, self._settings)
+        ends = frozenset[int]() if params.ignore_eos else self._tokenizer.stop_ids
         spec = GenerationSpec(
             prompt=tuple(prompt),
-            max_tokens=self._max_tokens(ask, len(prompt)),
-            sampling=ask.params.sampling,
-            stop_token_ids=() if ask.params.ignore_eos else tuple(sorted(self._tokenizer.stop_ids)),
+            max_tokens=max_tokens,
+            sampling=params.sampling,
+            stop_token_ids=tuple(sorted(ends.union(params.stop_token_ids))),
             tenant=identity.tenant,
             tier=identity.tier_for(ask.params),
             client_id=identity.label_for(ask.params),
             deadline_s=identity.deadline_for(ask.params),
         )
         try:
-            return self._fleet.submit(spec)
+            return self._fleet.submit_choices([_with_seed_of(spec, index) for index in range(params.choices)])
         except Refusal as refusal:
             raise refused(refusal, ask.prompt_field) from None
 
@@ -75,6 +95,14 @@ class Intake:
                 return min(sizes, default=None)
             self._pool_tokens = min(sizes)
         return self._pool_tokens
+
+
+def _with_seed_of(spec: GenerationSpec, choice: int) -> GenerationSpec:
+    """The first choice is what it would be alone."""
+    if choice == 0:
+        return spec
+    sampling = structs.replace(spec.sampling, seed=choice_seed(spec.sampling.seed, choice))
+    return replace(spec, sampling=sampling)
 
 
 def _too_long(ask: Ask | None, message: str) -> ApiError:

@@ -1,54 +1,143 @@
 """What chat and text completions have in common: how to generate, when to stop, how to answer."""
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+from msgspec import structs
+
+from infer_engine.gateway.constraint_params import read_constraint
 from infer_engine.gateway.errors import invalid, shown
 from infer_engine.gateway.fields import Fields, check_unicode
+from infer_engine.gateway.sampling_params import read_sampling
 from infer_engine.gateway.settings import GatewaySettings
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Tier
 
 TIERS: tuple[Tier, ...] = ("interactive", "batch")
-MAX_TOP_K = 1_000_000
 MAX_USER_CHARS = 256
 MAX_DEADLINE_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """``max_tokens`` None means as many as fit; ``tier`` None means what the header says."""
+    """``max_tokens`` None means as many as fit; ``tier`` None means what the header says. ``choices`` is how
+    many answers are asked for; ``constraint_field`` is what an error about the constraint names."""
 
     max_tokens: int | None
     sampling: Sampling
     stop: tuple[str, ...]
+    include_stop: bool
+    stop_token_ids: tuple[int, ...]
     ignore_eos: bool
+    choices: int
     stream: bool
     include_usage: bool
     tier: Tier | None
     user: str | None
     #: Seconds from arrival; None means what the header says.
     deadline_s: float | None
+    constraint_field: str | None = None
 
 
-def read_params(fields: Fields, context_length: int, settings: GatewaySettings) -> Params:
-    """Raise ApiError (400) naming the first field that is not acceptable."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What values are checked against."""
+
+    context_length: int
+    vocabulary_size: int
+    settings: GatewaySettings
+
+
+def read_params(
+    fields: Fields, bounds: Bounds, *, logprobs: int | None, default_max_tokens: int | None = None
+) -> Params:
+    """``logprobs``: how many alternatives are told, None for none at all; its field differs by endpoint.
+    Raise ApiError (400) naming the first field that is not acceptable."""
+    _refuse_unsupported(fields)
+    settings = bounds.settings
     ignore_eos = fields.boolean("ignore_eos", False)
-    _refuse_unsupported(fields, ignore_eos)
     stream = fields.boolean("stream", False)
-    return Params(
-        max_tokens=_max_tokens(fields, context_length),
-        sampling=_sampling(fields),
+    max_tokens = _max_tokens(fields, bounds.context_length) or default_max_tokens
+    asked = read_constraint(fields)
+    if asked is not None and ignore_eos:
+        raise invalid(
+            "ignore_eos", f"ignore_eos must be false with {asked.field}: a constrained answer ends by itself"
+        )
+    params = Params(
+        max_tokens=max_tokens,
+        sampling=structs.replace(
+            read_sampling(fields, bounds.vocabulary_size, max_tokens or bounds.context_length),
+            logprobs=logprobs,
+            constraint=None if asked is None else asked.constraint,
+        ),
         stop=_stop(fields, settings),
+        include_stop=fields.boolean("include_stop_str_in_output", False),
+        stop_token_ids=_stop_token_ids(fields, bounds),
         ignore_eos=ignore_eos,
+        choices=_choices(fields, settings),
         stream=stream,
         include_usage=_include_usage(fields, stream),
         tier=cast("Tier | None", fields.choice("tier", None, TIERS)),
         user=fields.text("user", None, max_chars=MAX_USER_CHARS),
         deadline_s=_deadline(fields),
+        constraint_field=None if asked is None else asked.field,
     )
+    check_totals(params.choices, max_tokens, logprobs, settings)
+    return params
+
+
+def check_totals(
+    choices: int, max_tokens: int | None, logprobs: int | None, settings: GatewaySettings
+) -> None:
+    """What fits one by one may be too much together. Raise ApiError (400); ``max_tokens`` None is looked at
+    again when it is known."""
+    if max_tokens is None:
+        return
+    tokens = choices * max_tokens
+    if choices > 1 and tokens > settings.max_choices_tokens:
+        raise invalid(
+            "n",
+            f"n {choices} x max_tokens {max_tokens:,} = {tokens:,} tokens; at most "
+            f"{settings.max_choices_tokens:,} are allowed together",
+        )
+    if logprobs is not None and tokens * (logprobs + 1) > settings.max_logprobs:
+        raise invalid(
+            "logprobs",
+            f"n {choices} x max_tokens {max_tokens:,} x ({logprobs} + 1) logprobs = "
+            f"{tokens * (logprobs + 1):,}; at most {settings.max_logprobs:,} are allowed together",
+        )
+
+
+def _choices(fields: Fields, settings: GatewaySettings) -> int:
+    choices = fields.integer("n", 1, 1, settings.max_choices) or 1
+    best_of = fields.raw("best_of")
+    if best_of is not None and (type(best_of) is not int or best_of != choices):
+        raise invalid(
+            "best_of",
+            f"best_of {shown(best_of)} is not supported; the only value allowed is n ({choices})",
+            code="unsupported_value",
+        )
+    return choices
+
+
+def _stop_token_ids(fields: Fields, bounds: Bounds) -> tuple[int, ...]:
+    value: Any = fields.raw("stop_token_ids")
+    if value is None:
+        return ()
+    most, last = bounds.settings.max_stop_token_ids, bounds.vocabulary_size - 1
+    allowed = f"a list of at most {most} token ids from 0 to {last:,}"
+    if not isinstance(value, list):
+        fields.refuse("stop_token_ids", allowed)
+    ids = cast("list[Any]", value)
+    if len(ids) > most:
+        fields.refuse("stop_token_ids", allowed)
+    for token in ids:
+        if type(token) is not int or not 0 <= token <= last:
+            raise invalid(
+                "stop_token_ids", f"stop_token_ids must be {allowed}; one of them is {shown(token)}"
+            )
+    return tuple(dict.fromkeys(ids))
 
 
 def _max_tokens(fields: Fields, context_length: int) -> int | None:
@@ -65,18 +154,6 @@ def _deadline(fields: Fields) -> float | None:
     if fields.raw("deadline_s") is None:
         return None
     return fields.number("deadline_s", 0.0, 0, MAX_DEADLINE_S, open_low=True)
-
-
-def _sampling(fields: Fields) -> Sampling:
-    seed = fields.integer("seed", None, -(2**63), 2**63 - 1)
-    top_k = fields.integer("top_k", 0, -1, MAX_TOP_K)
-    return Sampling(
-        temperature=fields.number("temperature", 1.0, 0, 2),
-        top_p=fields.number("top_p", 1.0, 0, 1, open_low=True),
-        # -1 and 0 both are "off" in the field.
-        top_k=max(0, top_k or 0),
-        seed=secrets.randbits(63) if seed is None else seed,
-    )
 
 
 def _stop(fields: Fields, settings: GatewaySettings) -> tuple[str, ...]:
@@ -119,27 +196,18 @@ def _one_of(*allowed: Any) -> Callable[[Any], bool]:
 
 #: Fields that would change the answer and are not built: accepted only where they ask for nothing.
 _UNSUPPORTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "n": (_one_of(1), "1"),
-    "best_of": (_one_of(1), "1"),
-    "presence_penalty": (_one_of(0), "0"),
-    "frequency_penalty": (_one_of(0), "0"),
-    "repetition_penalty": (_one_of(1), "1"),
-    "min_p": (_one_of(0), "0"),
-    "logit_bias": (_empty, "empty"),
-    "logprobs": (lambda value: value is False, "false"),
-    "top_logprobs": (_one_of(0), "0"),
     "echo": (lambda value: value is False, "false"),
     "suffix": (_empty, "empty"),
     "tools": (_empty, "empty"),
     "functions": (_empty, "empty"),
-    "stop_token_ids": (_empty, "empty"),
     "tool_choice": (_one_of("none", "auto"), "none or auto"),
-    "response_format": (lambda value: value == {"type": "text"}, '{"type": "text"}'),
+    "use_beam_search": (lambda value: value is False, "false"),
+    "prompt_logprobs": (_one_of(), "null"),
     "modalities": (lambda value: value == ["text"], '["text"]'),
 }
 
 
-def _refuse_unsupported(fields: Fields, ignore_eos: bool) -> None:
+def _refuse_unsupported(fields: Fields) -> None:
     for field, (harmless, allowed) in _UNSUPPORTED.items():
         value = fields.raw(field)
         if value is not None and not harmless(value):
@@ -148,10 +216,3 @@ def _refuse_unsupported(fields: Fields, ignore_eos: bool) -> None:
                 f"{field} {shown(value)} is not supported; the only value allowed is {allowed}",
                 code="unsupported_value",
             )
-    # With ignore_eos nothing ends an answer early but a stop string, so a minimum asks for nothing more.
-    if not ignore_eos and fields.integer("min_tokens", 0, 0, 2**31):
-        raise invalid(
-            "min_tokens",
-            "min_tokens is not supported without ignore_eos; the only value allowed is 0",
-            code="unsupported_value",
-        )

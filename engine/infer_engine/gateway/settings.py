@@ -16,6 +16,15 @@ class GatewaySettings:
     max_messages: int = 1024
     max_stops: int = 16
     max_stop_chars: int = 256
+    max_stop_token_ids: int = 64
+    #: Choices of one request, and the tokens that they may have together.
+    max_choices: int = 8
+    max_choices_tokens: int = 65_536
+    #: Logprobs that one request may have kept for it: choices x tokens x (alternatives + 1).
+    max_logprobs: int = 262_144
+    #: How long a constraint may take to compile, and how many may wait for that.
+    constraint_deadline_s: float = 5.0
+    max_constraints_waiting: int = 16
     #: A streamed answer whose first token takes longer than this starts without it, so that a refusal can
     #: still be a real status and a long queue still is an open stream.
     patience_s: float = 1.0

@@ -5,10 +5,12 @@ class StopText:
     """Lets text through until one of ``stops`` is complete. What may yet become a stop string is held back.
 
     Works character by character, so where tokens are cut never changes the result: the stop string that
-    completes first wins, the longer one where two complete at once.
+    completes first wins, the longer one where two complete at once. With ``include`` the stop string itself
+    comes out as well.
     """
 
-    def __init__(self, stops: tuple[str, ...]) -> None:
+    def __init__(self, stops: tuple[str, ...], *, include: bool = False) -> None:
+        self._include = include
         self._matchers = [_Matcher(stop) for stop in stops]
         self._held = ""
         #: The stop string that was found; after that nothing more comes out.
@@ -26,7 +28,7 @@ class StopText:
             if complete:
                 self.matched = max(complete, key=len)
                 self._held = ""
-                return pending[: position + 1 - len(self.matched)]
+                return pending[: position + 1 - (0 if self._include else len(self.matched))]
         held_chars = max(each.length for each in self._matchers)
         released = len(pending) - held_chars
         self._held = pending[released:]

@@ -17,13 +17,14 @@ from infer_engine.model.sampling import Constraint
 from infer_engine.model.vocabulary import Vocabulary
 
 #: Roughly a quarter of the library's own: a mask takes some milliseconds at worst, a lexer some 40 MB.
-_LIMITS = {
-    "initial_lexer_fuel": 500_000,
-    "step_lexer_fuel": 100_000,
-    "step_max_items": 20_000,
-    "max_lexer_states": 20_000,
-    "max_grammar_size": 100_000,
-}
+_LIMITS = LLParserLimits(
+    initial_lexer_fuel=500_000,
+    step_lexer_fuel=100_000,
+    step_max_items=20_000,
+    max_lexer_states=20_000,
+    max_grammar_size=100_000,
+    verbose_errors=False,
+)
 #: Whitespace between the tokens of JSON: without a bound, a model that likes it never ends.
 _WHITESPACE = r"[\x20\x0A\x0D\x09]{1,20}"
 #: Grammars whose compiled form is kept, to be copied for the next request with the same one.
@@ -61,9 +62,8 @@ class Grammars:
 
     def _compile(self, constraint: Constraint) -> LLMatcher:
         check_limits(constraint)
-        limits = LLParserLimits(verbose_errors=False, **_LIMITS)
         try:
-            matcher = LLMatcher(self._tokenizer, _grammar(constraint), log_level=0, limits=limits)
+            matcher = LLMatcher(self._tokenizer, _grammar(constraint), log_level=0, limits=_LIMITS)
         except ValueError as error:
             raise ConstraintError(_first_line(str(error))) from None
         if matcher.is_error():

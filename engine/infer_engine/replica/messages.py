@@ -50,6 +50,9 @@ class Submit(Struct, frozen=True, kw_only=True, tag="submit"):
     arrived_s: float | None = None
     #: Seconds from when this was sent until the request must have ended; None for never.
     deadline_in_s: float | None = None
+    #: A request that was submitted here before, of the same tenant and prompt: once that is computed, this
+    #: one shares its blocks. Where that cannot be, it is a request like any other.
+    fork_of: str | None = None
 
 
 class Abort(Struct, frozen=True, kw_only=True, tag="abort"):

@@ -15,6 +15,7 @@ from infer_engine.core.plan import Finish, Plan
 from infer_engine.core.refusal import Refusal
 from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
+from infer_engine.replica.forks import PendingForks
 from infer_engine.replica.messages import (
     CREDIT,
     Abort,
@@ -105,6 +106,7 @@ class StepLoop:
         self._observation_asked = True
         self._stuck = False
         self._checked_s = float("-inf")
+        self._forks = PendingForks(scheduler)
         #: Aborted since the last step; the next report tells.
         self._aborted: list[Finish] = []
 
@@ -117,6 +119,7 @@ class StepLoop:
         link."""
         for message in self._link.receive(self.wait_s(), MOST_INBOUND):
             self._handle(message)
+        self._join_forks()
         # What was changed shows at once, not only after a step that may be long.
         self._observe_if_due()
         self._stuck = False
@@ -146,6 +149,8 @@ class StepLoop:
                 self._submit(message)
             case Abort():
                 finish = self.scheduler.abort(message.id, message.reason)
+                if self._forks.drop(message.id):
+                    finish = Finish(message.id, message.reason, freed_blocks=0, generated_tokens=0)
                 if finish is not None:
                     self._aborted.append(finish)
             case SetAdmission():
@@ -178,13 +183,26 @@ class StepLoop:
             synthetic=message.synthetic,
             output=message.emitted,
         )
+        if message.fork_of is None:
+            self._add(request, None, now_s)
+        elif not self._forks.hold(message.fork_of, request):
+            self._add(request, message.fork_of, now_s)
+
+    def _join_forks(self) -> None:
+        for parent_id, child in self._forks.take_settled():
+            self._add(child, parent_id, self._clock())
+
+    def _add(self, request: Request, fork_of: str | None, now_s: float) -> None:
         try:
-            self.scheduler.add(request, now_s)
+            if fork_of is None:
+                self.scheduler.add(request, now_s)
+            else:
+                self.scheduler.fork(fork_of, request, now_s)
         except Refusal as refusal:
             self._link.send(
                 Refused(
                     incarnation=self._incarnation,
-                    id=message.id,
+                    id=request.id,
                     code=refusal.code,
                     message=str(refusal),
                     numbers=refusal.numbers,
@@ -215,6 +233,7 @@ class StepLoop:
             self.scheduler.open_admission()
         else:
             withdrawn = [request.id for request in self.scheduler.close_admission()]
+            withdrawn += self._forks.take_all()
             self._link.send(Withdrawn(incarnation=self._incarnation, ids=withdrawn))
         self._observation_asked = True
 
@@ -250,6 +269,7 @@ class StepLoop:
         finished = [*self._aborted, *plan.finished, *self._end_failed(output)]
         finished += self.scheduler.commit(output.tokens, ended_s)
         self._aborted = []
+        self._join_forks()
         if self._check_every_step or self._check_is_due(ended_s):
             self._check_invariants()
         self._report(
@@ -281,7 +301,7 @@ class StepLoop:
                 step=plan.step,
                 duration_s=duration_s,
                 running=len(self.scheduler.running),
-                waiting=len(self.scheduler.waiting),
+                waiting=len(self.scheduler.waiting) + len(self._forks),
                 decode_tokens=plan.decode_tokens,
                 prefill_tokens=plan.prefill_tokens,
                 kv_used=pool.used,
@@ -342,6 +362,9 @@ class StepLoop:
         scheduler = self.scheduler
         limits, counters = scheduler.limits, scheduler.counters
         last_s = scheduler.last_step_s
+        reasons = scheduler.admission.reason_counts()
+        if self._forks:
+            reasons["behind"] = reasons.get("behind", 0) + len(self._forks)
         return Observation(
             incarnation=self._incarnation,
             step=counters.steps,
@@ -350,11 +373,11 @@ class StepLoop:
             kv_cached=scheduler.pool.cached,
             admission_open=scheduler.admission_open,
             step_age_s=None if last_s is None else now_s - last_s,
-            waiting_reasons=scheduler.admission.reason_counts(),
+            waiting_reasons=reasons,
             preemptions=counters.preemptions,
             invariant_violations=self.invariant_violations,
-            rows=observe.rows(scheduler, MOST_WAITING_ROWS),
-            waiting=len(scheduler.waiting),
+            rows=observe.rows(scheduler, MOST_WAITING_ROWS) + self._forks.rows(),
+            waiting=len(scheduler.waiting) + len(self._forks),
             blocks=observe.block_runs(scheduler) if self._view.blocks else None,
             admit_limit=limits.admit_limit,
             batch_limit=limits.batch_limit,
