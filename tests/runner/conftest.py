@@ -21,6 +21,6 @@ def tiny_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def runner(tiny_path: Path, tiny_cache: None) -> Iterator[Runner]:
-    runner = make_runner(model=str(tiny_path), dtype="fp32", kv_blocks=128, block_size=4)
+    runner = make_runner(model=str(tiny_path), dtype="fp32", kv_blocks=128, block_size=4, host_blocks=40)
     yield runner
     runner.close()

@@ -181,7 +181,7 @@ class StepLoop:
             stop_token_ids=frozenset(message.stop_token_ids),
             sampling=message.sampling,
             synthetic=message.synthetic,
-            output=message.emitted,
+            output=list(message.emitted),
         )
         if message.fork_of is None:
             self._add(request, None, now_s)
