@@ -5,6 +5,7 @@ from infer_engine.core.plan import Plan
 from infer_engine.replica.worker import USUAL_SWAP_BYTES_PER_S, host_pool
 from infer_engine.runner.rates import measured
 from infer_engine.runner.runner import RunnerInfo
+from infer_engine.runner.step_output import StepOutput
 from infer_engine.settings import ReplicaSettings
 
 BLOCK_BYTES = 16 * 1000
@@ -29,10 +30,10 @@ class TimedRunner:
         )
         self.now_s = 0.0
 
-    def execute(self, plan: Plan) -> dict[str, int]:
+    def execute(self, plan: Plan) -> StepOutput:
         blocks = len(plan.swap_out) + len(plan.swap_in)
         self.now_s += 0.010 + 0.001 * sum(chunk.count for chunk in plan.chunks) + 0.002 * blocks
-        return {}
+        return StepOutput()
 
     def close(self) -> None: ...
 

@@ -19,6 +19,7 @@ from infer_engine.replica.messages import Ack, FromReplica, Observe, StepReport,
 from infer_engine.replica.step_loop import StepLoop
 from infer_engine.replica.wire import encode
 from infer_engine.runner.runner import RunnerInfo
+from infer_engine.runner.step_output import StepOutput
 
 BLOCKS = 31_000
 RUNNING = (16, 256)
@@ -48,8 +49,8 @@ class NoRunner:
 
     info = _INFO
 
-    def execute(self, plan: Plan) -> dict[str, int]:
-        return {chunk.request.id: 7 for chunk in plan.chunks if chunk.samples}
+    def execute(self, plan: Plan) -> StepOutput:
+        return StepOutput({chunk.request.id: 7 for chunk in plan.chunks if chunk.samples})
 
     def close(self) -> None:
         """There is nothing to free."""
@@ -97,7 +98,7 @@ def loaded(running: int, waiting: int) -> Scheduler:
         scheduler.add(request(index), 0.0)
     runner = NoRunner()
     for _ in range(40):
-        scheduler.commit(runner.execute(scheduler.step(0.0)), 0.0)
+        scheduler.commit(runner.execute(scheduler.step(0.0)).tokens, 0.0)
     return scheduler
 
 
