@@ -4,8 +4,9 @@ position.
 Temperature first, then what is too unlikely goes, in this order: ``min_p`` (keep what has at least that share
 of the likeliest token's probability), ``top_k`` (keep the k likeliest; those that tie with the last of them
 stay), ``top_p`` (of what is left, renormalised, keep the fewest that hold the mass). Of the rest one is drawn
-by inverting the cumulative distribution at the row's number. The order is that of vLLM's V1 sampler; min_p as
-in arXiv 2407.01082, top_p as in arXiv 1904.09751.
+by inverting the cumulative distribution, the likeliest token first, at the row's number: the many unlikely
+tokens lie behind all others, so tiny differences of the logits shift little. The order is that of vLLM's V1
+sampler; min_p as in arXiv 2407.01082, top_p as in arXiv 1904.09751.
 
 No operation lets one row's result depend on its neighbours or on how many there are: sums over a vocabulary,
 which torch splits by shape, are cumulative ones, and whatever is summed otherwise is summed row by row.
@@ -40,37 +41,13 @@ def sample(
     """``logits`` fp32 [S, vocab]; ``positions`` are those of the tokens being chosen. None is greedy. Ties go
     to the lowest id. Rows without a finite logit give some id, never an error."""
     chosen: list[int] = logits.argmax(dim=-1).tolist()
-    whole: list[int] = []
-    cut: list[int] = []
-    for row, one in enumerate(parameters):
-        if one is not None and one.temperature >= _COLDEST:
-            (cut if _cuts(one, logits.shape[-1]) else whole).append(row)
-    for rows, draw in ((whole, _draw_from_all), (cut, _draw_from_few)):
-        if rows:
-            asked = [one for row in rows if (one := parameters[row]) is not None]
-            numbers = [uniform(one.seed, positions[row]) for row, one in zip(rows, asked, strict=True)]
-            some = logits if len(rows) == len(logits) else logits[rows]
-            for row, token in zip(rows, draw(some, asked, numbers), strict=True):
-                chosen[row] = token
-    return chosen
-
-
-def _cuts(one: Sampling, vocabulary: int) -> bool:
-    return one.top_p < 1 or one.min_p > 0 or 0 < one.top_k < vocabulary
-
-
-def _draw_from_all(
-    logits: torch.Tensor, parameters: Sequence[Sampling], numbers: Sequence[float]
-) -> list[int]:
-    """Nothing is cut away."""
-    chosen: list[int] = []
-    # A few rows at a time stay in the processor's caches.
-    for start in range(0, len(logits), _ROWS):
-        rows = slice(start, start + _ROWS)
-        running = _scaled(logits[rows], parameters[rows]).softmax(-1).double().cumsum(-1)
-        wanted = running[:, -1:] * running.new_tensor(numbers[rows]).unsqueeze(-1)
-        found = torch.searchsorted(running, wanted, right=True).squeeze(-1)
-        chosen += found.clamp_(max=logits.shape[-1] - 1).tolist()
+    warm = [row for row, one in enumerate(parameters) if one is not None and one.temperature >= _COLDEST]
+    if warm:
+        asked = [one for row in warm if (one := parameters[row]) is not None]
+        numbers = [uniform(one.seed, positions[row]) for row, one in zip(warm, asked, strict=True)]
+        drawn = _draw(logits if len(warm) == len(logits) else logits[warm], asked, numbers)
+        for row, token in zip(warm, drawn, strict=True):
+            chosen[row] = token
     return chosen
 
 
@@ -81,9 +58,7 @@ def _scaled(logits: torch.Tensor, parameters: Sequence[Sampling]) -> torch.Tenso
     return (logits - logits.amax(-1, keepdim=True)).div_(temperatures)
 
 
-def _draw_from_few(
-    logits: torch.Tensor, parameters: Sequence[Sampling], numbers: Sequence[float]
-) -> list[int]:
+def _draw(logits: torch.Tensor, parameters: Sequence[Sampling], numbers: Sequence[float]) -> list[int]:
     """Look at the likeliest tokens only, at more of them where those do not settle it."""
     chosen = [0] * len(parameters)
     shares: list[float] = []
@@ -99,7 +74,7 @@ def _draw_from_few(
         open_rows: list[int] = []
         for row, value, id in zip(left, values, ids, strict=True):
             candidates = _Candidates(value, id, parameters[row], shares[row])
-            if most < logits.shape[-1] and not candidates.settled:
+            if most < logits.shape[-1] and not candidates.settle(numbers[row]):
                 open_rows.append(row)
             else:
                 chosen[row] = candidates.pick(numbers[row])
@@ -123,16 +98,22 @@ class _Candidates:
             self._weights = np.exp((self._logits - self._logits[0]) / one.temperature)
         self._highest_share = highest_share
 
-    @property
-    def settled(self) -> bool:
-        """No token that is not here can be kept. Those equal to the last may lie outside as well."""
+    def settle(self, number: float) -> bool:
+        """No token that is not here can be drawn. Those equal to the last may lie outside as well."""
         one, last = self._one, self._logits[-1]
         above = int(np.searchsorted(-self._logits, -last))
+        mass = float(self._weights[:above].sum() * self._highest_share)
         return bool(
             0 < one.top_k <= above
             or self._weights[-1] < one.min_p
-            or self._weights[:above].sum() * self._highest_share >= one.top_p
+            or mass >= one.top_p
+            or (self._is_whole and mass > number)
         )
+
+    @property
+    def _is_whole(self) -> bool:
+        """Nothing is cut away."""
+        return self._one.top_p >= 1 and self._one.min_p <= 0 and self._one.top_k <= 0
 
     def pick(self, number: float) -> int:
         """Invert the cumulative distribution of what is kept at ``number``."""
@@ -146,5 +127,6 @@ class _Candidates:
         if one.top_p < 1:
             before = np.concatenate(([0.0], running[:-1]))
             running = running[: max(1, int((before < (one.top_p - _MASS_ERROR) * running[-1]).sum()))]
-        index = int(np.searchsorted(running, running[-1] * number, side="right"))
+        total = 1 / self._highest_share if self._is_whole else running[-1]
+        index = int(np.searchsorted(running, total * number, side="right"))
         return int(self._ids[min(index, len(running) - 1)])
