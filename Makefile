@@ -26,7 +26,8 @@ model: $(STAMP)
 	@$(BIN)/python -m infer_engine fetch >/dev/null
 
 simulate: $(STAMP)
-	$(BIN)/python tests/simulation/simulate.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python tests/simulation/campaign.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(STEPS),--steps $(STEPS))
 
 bench: $(STAMP) model
 	$(BIN)/python bench/run.py $(if $(ONLY),--only $(ONLY)) $(if $(REPEATS),--repeats $(REPEATS))

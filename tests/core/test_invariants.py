@@ -31,6 +31,18 @@ def run_and_wait(rig: Rig) -> None:
     rig.scheduler.waiting.push(rig.requests["a"])
 
 
+def count_one_too_many(rig: Rig) -> None:
+    rig.scheduler.waiting._lines["interactive"].count += 1
+
+
+def count_other_tokens(rig: Rig) -> None:
+    rig.requests["w"].prompt.append(1)
+
+
+def hold_a_block_of_another_pool(rig: Rig) -> None:
+    rig.requests["a"].block_table.append(8)
+
+
 def wait_with_blocks(rig: Rig) -> None:
     rig.requests["w"].block_table = [1]
 
@@ -122,6 +134,9 @@ def run_from_the_host(rig: Rig) -> None:
         (free_what_is_held, "free blocks with holders"),
         (negative_count, "negative reference count"),
         (run_and_wait, "waiting and running at once"),
+        (count_one_too_many, "counts 2 requests, not 1"),
+        (count_other_tokens, "counts 4 tokens, not 5"),
+        (hold_a_block_of_another_pool, "holds block 8 of 8"),
         (wait_with_blocks, "with 1 blocks"),
         (compute_past_the_tokens, "99 of 5 tokens computed"),
         (table_too_short, "4 tokens computed in blocks for"),

@@ -76,8 +76,8 @@ from core.test_tiers import test_within_a_tier_the_higher_priority_is_admitted_f
 from simulation.core_modules import REAL, Core, mutated
 from simulation.simulate import Simulation
 
-SEEDS = (7, 10, 21, 30, 12, 5, 1, 3)
-TICKS = 400
+SEEDS = (23, 58, 2, 39, 13, 7, 10, 21, 30, 12, 5, 1, 3)
+STEPS = 300
 
 
 @dataclass(frozen=True)
@@ -565,7 +565,7 @@ def caught(core: Core, test: Callable[[Core], None] | None) -> bool:
             test(core)
         else:
             for seed in SEEDS:
-                Simulation(seed, core).run(TICKS)
+                Simulation(seed, core).run(STEPS)
     except (Exception, pytest.fail.Exception):  # noqa: BLE001 - whatever goes wrong, it was noticed
         return True
     return False
@@ -586,8 +586,8 @@ def test_the_unbroken_core_is_not_accused() -> None:
 
 def test_an_unchanged_copy_behaves_like_the_real_one() -> None:
     real = Simulation(7)
-    real.run(TICKS)
+    real.run(STEPS)
     with mutated("blocks", "self.used = 0", "self.used = 0 ") as core:
         copy = Simulation(7, core)
-        copy.run(TICKS)
+        copy.run(STEPS)
     assert copy.digest == real.digest

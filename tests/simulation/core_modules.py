@@ -5,7 +5,6 @@ import itertools
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,16 +36,19 @@ MODULES = (
 _serial = itertools.count()
 
 
-@dataclass(frozen=True)
 class Core:
     """Looked up by name, so that a mutated copy takes the real one's place. Hence the ``Any``."""
 
-    modules: dict[str, ModuleType]
+    def __init__(self, modules: dict[str, ModuleType]) -> None:
+        self.modules = modules
 
     def __getattr__(self, name: str) -> Any:
+        """Only what was not looked up before comes here."""
         for module in self.modules.values():
             if hasattr(module, name):
-                return getattr(module, name)
+                value = getattr(module, name)
+                setattr(self, name, value)
+                return value
         raise AttributeError(name)
 
 

@@ -36,17 +36,17 @@ class FakeRunner:
         return {chunk.request.id: self._sample(chunk.request) for chunk in plan.chunks if chunk.samples}
 
     def _write(self, chunk: Any) -> None:
-        request, size = chunk.request, self._block_size
-        values = self.chain(request)[chunk.start : chunk.start + chunk.count]
-        for position, value in enumerate(values, chunk.start):
-            self.kv[request.block_table[position // size]][position % size] = value
+        table, size = chunk.request.block_table, self._block_size
+        values = self.chain(chunk.request)
+        for position in range(chunk.start, chunk.start + chunk.count):
+            self.kv[table[position // size]][position % size] = values[position]
 
     def _sample(self, request: Any) -> int:
-        values, size = self.chain(request), self._block_size
-        for index, start in enumerate(range(0, len(values), size)):
-            want = values[start : start + size]
-            held = self.kv[request.block_table[index]][: len(want)]
-            assert held == want, f"{request.id}: KV of tokens {start}.. is not its own"
+        values = self.chain(request)
+        held = [value for block in request.block_table for value in self.kv[block]]
+        if held[: len(values)] != values:
+            start = next(n for n, value in enumerate(values) if held[n : n + 1] != [value])
+            raise AssertionError(f"{request.id}: KV of tokens {start}.. is not its own")
         return token_at(request.sampling, len(request.output))
 
     def chain(self, request: Any) -> list[int]:
@@ -57,7 +57,12 @@ class FakeRunner:
             self._chains[request.id] = request, values
         if len(values) < request.total_tokens:
             value = values[-1] if values else zlib.crc32(request.cache_salt.encode())
-            for token in (request.prompt + request.output)[len(values) :]:
+            known_tokens = len(values)
+            for token in request.tokens(known_tokens, request.total_tokens - known_tokens):
                 value = (value * 6_364_136_223_846_793_005 + token + 1) & 0xFFFF_FFFF_FFFF_FFFF
                 values.append(value)
         return values
+
+    def forget(self, request_id: str) -> None:
+        """The request has ended."""
+        self._chains.pop(request_id, None)

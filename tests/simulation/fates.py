@@ -19,12 +19,19 @@ class Fate:
     away: list[int] | None = None
 
 
-def draw_fate(draw: random.Random, *, key: int, now_s: float, capacity: int, prompt_share: int) -> Fate:
+def draw_fate(
+    draw: random.Random, *, key: int, now_s: float, capacity: int, prompt_share: int, context: int
+) -> Fate:
     """A request for a pool of ``capacity`` tokens, its prompt mostly within one part in ``prompt_share`` of
-    it; some come late, some bring tokens from elsewhere, some are longer than the pool, many begin alike."""
+    it; some come late, some bring tokens from elsewhere, some are longer than the pool or the context, many
+    begin alike."""
     longest = max(1, capacity // prompt_share)
     prompt = draw.randint(1, longest) if draw.random() < 0.9 else draw.randint(1, capacity + 4)
     max_tokens = draw.choice([1, 4, 16, 50, draw.randint(1, max(1, capacity // 2))])
+    if draw.random() < 0.95:
+        # Few are refused for their length: they would be all there is in a small pool.
+        prompt = min(prompt, capacity - 1, context - 1)
+        max_tokens = min(max_tokens, context - prompt)
     expected = [token_at(key, position) for position in range(max_tokens)]
     stops = draw.random() < 0.3
     stop_token = expected[draw.randrange(max_tokens)]
@@ -55,4 +62,4 @@ def draw_fate(draw: random.Random, *, key: int, now_s: float, capacity: int, pro
 def _deadline_s(key: int, now_s: float) -> float | None:
     """A few have one, from passed already to some hundred steps away."""
     draw = random.Random(key)
-    return now_s + draw.choice([-1.0, 0.0, 0.05, 0.5, 3.0]) if draw.random() < 0.04 else None
+    return now_s + draw.choice([-1.0, 0.0, 0.05, 0.5, 3.0]) if draw.random() < 0.08 else None

@@ -1,14 +1,15 @@
 """What must be true of every plan, worked out from the requests alone and not from how the scheduler
 decides."""
 
+from collections.abc import Set
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from infer_engine.core.admission import LOOK_AHEAD
 from simulation.bounds_model import BoundsModel
 from simulation.cache_model import CacheModel
 from simulation.fair_model import FairModel
+from simulation.states import state_of
 
 
 @dataclass(frozen=True)
@@ -22,18 +23,30 @@ class Before:
     decoding: list[Any]
     #: Those of the batch who hold no block alone.
     sharers: set[Any]
+    #: The states of those whose deadline has passed.
+    late: list[str]
 
 
 def look(scheduler: Any, now_s: float) -> Before:
     """Who is past the deadline is out of it."""
-    late = {request for request in scheduler.running.values() if is_late(request, now_s)}
-    batch = [request for request in scheduler.running.values() if request not in late]
+    batch = list(scheduler.running.values())
+    queue = list(scheduler.waiting)
+    late = [request for request in (*batch, *queue) if is_late(request, now_s)]
+    if late:
+        batch = [request for request in batch if request not in late]
+        queue = [request for request in queue if request not in late]
     decoding = [request for request in batch if request.total_tokens - request.computed_tokens == 1]
-    queue = [request for request in scheduler.waiting if not is_late(request, now_s)]
     batch_queue = {request for request in queue if request.lane == "batch"}
     counts = scheduler.pool.ref_counts
     sharers = {request for request in batch if all(counts[block] > 1 for block in request.block_table)}
-    return Before(queue=queue, batch_queue=batch_queue, batch=batch, decoding=decoding, sharers=sharers)
+    return Before(
+        queue=queue,
+        batch_queue=batch_queue,
+        batch=batch,
+        decoding=decoding,
+        sharers=sharers,
+        late=[state_of(request, scheduler.pool) for request in late],
+    )
 
 
 def is_late(request: Any, now_s: float) -> bool:
@@ -52,6 +65,8 @@ class Oracle:
         self.fair = FairModel()
         self.bounds = BoundsModel(scheduler)
         self.passes: dict[str, int] = {}
+        #: Who waits after the step that is being checked.
+        self._waiting: list[Any] = []
         #: By how many steps the age bound was lowered at most.
         self.age_slack = 0
         #: Admissions past a blocked head, in all.
@@ -59,13 +74,15 @@ class Oracle:
         #: The largest that was ever allowed: a lowered limit does not undo passes.
         self.most_passes = scheduler.limits.max_passes
 
-    def check_plan(self, plan: Any, before: Before, now_s: float) -> None:
+    def check_plan(self, plan: Any, before: Before, now_s: float, forced: Set[str]) -> None:
+        """``forced`` were preempted without need."""
+        self._waiting = list(self.scheduler.waiting)
         self._check_deadlines(plan, now_s)
         self.cache.check_plan(plan, self.scheduler)
         self._check_chunks(plan)
         self._check_decode(plan, before)
         self._check_budget_spent(plan)
-        self._check_preempted(plan, before)
+        self._check_preempted(plan, before, forced)
         self._check_modes(plan)
         self._check_tiers(plan)
         self._check_exhausted(plan)
@@ -73,7 +90,7 @@ class Oracle:
         self.bounds.check_admitted(plan)
         self._check_line(plan, before)
         self._check_left_waiting(plan)
-        assert plan.chunks or plan.finished, "a step with work moved nothing"
+        assert plan.chunks or plan.finished or forced, "a step with work moved nothing"
 
     def check_commit(self, plan: Any) -> None:
         self.cache.check_commit(plan)
@@ -122,7 +139,7 @@ class Oracle:
                 f"{cut[0].request.id} was cut with budget left"
             )
 
-    def _check_preempted(self, plan: Any, before: Before) -> None:
+    def _check_preempted(self, plan: Any, before: Before, forced: Set[str]) -> None:
         """The least important went, and only from a full pool, and they stand first in line in order of
         rank."""
         scheduler = self.scheduler
@@ -145,13 +162,15 @@ class Oracle:
         least = max((importance(request, before.batch) for request in staying), default=None)
         for victim, preemption in zip(victims, plan.preempted, strict=True):
             assert victim.state == "waiting", f"{victim.id} was preempted and is {victim.state}"
+            if victim.id in forced:
+                continue
             assert least is None or importance(victim, before.batch) >= least, (
                 f"{victim.id} went before a lesser one"
             )
             assert preemption.freed_blocks > 0 or self.cache.enabled or victim in before.sharers
         for tier in ("interactive", "batch"):
             first = [victim.id for victim in reversed(victims) if victim.lane == tier]
-            line = [request.id for request in scheduler.waiting if request.lane == tier]
+            line = [request.id for request in self._waiting if request.lane == tier]
             assert line[: len(first)] == first, f"the preempted {first} are not first in line"
 
     def _check_modes(self, plan: Any) -> None:
@@ -168,13 +187,11 @@ class Oracle:
         """No interactive request waits for room that batch takes, and no batch request beyond its age."""
         scheduler = self.scheduler
         pool, limits = scheduler.pool, scheduler.limits
-        for request in scheduler.waiting:
-            waited = plan.step - request.queued_step
-            # One ages in a step, and the bound may have been lowered just now.
-            slack = len(scheduler.waiting) + self.age_slack
-            assert request.lane == "interactive" or waited <= limits.age_steps + slack, (
-                f"{request.id} starves"
-            )
+        # One ages in a step, and the bound may have been lowered just now.
+        longest = limits.age_steps + len(self._waiting) + self.age_slack
+        for request in self._waiting:
+            starves = plan.step - request.queued_step > longest and request.lane == "batch"
+            assert not starves, f"{request.id} starves"
         whole = pool.total * pool.block_size
         batch = [
             request
@@ -196,7 +213,7 @@ class Oracle:
     def _first_who_waits_for_room(self) -> Any:
         """The first interactive request that neither its tenant's limits nor other long prompts keep out."""
         barred: set[str] = set()
-        for request in self.scheduler.waiting:
+        for request in self._waiting:
             if request.lane != "interactive":
                 return None
             if request.tenant in barred or self._is_barred(request):
@@ -209,8 +226,11 @@ class Oracle:
         return None
 
     def _check_deadlines(self, plan: Any, now_s: float) -> None:
-        live = [*self.scheduler.running.values(), *self.scheduler.waiting]
-        late = [request.id for request in live if is_late(request, now_s)]
+        late = [
+            request.id
+            for request in (*self.scheduler.running.values(), *self._waiting)
+            if request.deadline_s is not None and request.deadline_s <= now_s
+        ]
         assert not late, f"{late} are past their deadlines"
         assert all(finish.reason == "error" for finish in plan.finished)
 
@@ -292,27 +312,26 @@ class Oracle:
         return waits and self.scheduler.admission.reason(request)[0] in ("tenant", "long_prefill")
 
     def _check_left_waiting(self, plan: Any) -> None:
-        """Nobody waits who could run: the first in line is really blocked, and everybody's reason is true.
-        All of a long queue are asked only every fourth step."""
+        """Nobody waits who could run: the first in line is really blocked, and everybody's reason is
+        true."""
         scheduler = self.scheduler
         counts: dict[str, int] = {}
         left = scheduler.limits.token_budget - sum(chunk.count for chunk in plan.chunks)
         ahead: set[str] = set()
         over_share: set[str] = set()
-        whole = plan.step % 4 == 0
-        for request in islice(scheduler.admission.in_order(), None if whole else 3):
+        for request in scheduler.admission.in_order():
             reason, behind = scheduler.admission.reason(request)
             counts[reason] = counts.get(reason, 0) + 1
             self._check_reason(request, reason, behind, left, plan, ahead, over_share)
             ahead.add(request.id)
-        if whole:
+        if plan.step % 4 == 0:
             for tier in ("interactive", "batch"):
-                line = [request for request in scheduler.waiting if request.lane == tier]
+                line = [request for request in self._waiting if request.lane == tier]
                 assert self.fair.order(line) == line, "the queue stands in another order than it should"
             self._check_shown()
-            assert counts == scheduler.admission.reason_counts(), (
-                "the counts of reasons are not those of the rows"
-            )
+        assert counts == scheduler.admission.reason_counts(), (
+            "the counts of reasons are not those of the rows"
+        )
 
     def _check_shown(self) -> None:
         """Operators see all who wait, and in turn those whom the next step will look at."""

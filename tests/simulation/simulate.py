@@ -1,30 +1,32 @@
-"""The core under random fire: arrivals, aborts, limit changes, closing and opening, drawn from one seed.
+"""The core under random fire: arrivals, aborts, forks, preemptions, limit changes, closing and opening, all
+drawn from one seed.
 
 After every step the invariants and the oracle are asked, and every request must end exactly once with exactly
-its tokens. ``python tests/simulation/simulate.py --seed 7`` replays a seed, ``--minutes 60`` runs seed after
-seed.
+its tokens. ``campaign.py`` runs seed after seed.
 """
 
-import argparse
 import random
-import sys
-import time
+import traceback
 import zlib
+from collections import deque
 from pathlib import Path
 from typing import Any
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from infer_engine.protocol import TenantLimits
 from simulation.core_modules import REAL, Core
 from simulation.fake_runner import FakeRunner
 from simulation.fates import Fate, draw_fate
+from simulation.forced import ForcedPreemption
 from simulation.oracle import Oracle, check_map, look
+from simulation.states import state_of
 from simulation.tally import Tally
 
+STEPS = 4200
+#: Ticks without work do not count as steps; more of them than so many for a step are no fire.
+MOST_TICKS_PER_STEP = 100
+
 #: Arrivals per tick.
-MOODS = {"quiet": 0.05, "steady": 0.4, "burst": 1.5, "long": 0.3}
+MOODS = {"quiet": 0.05, "steady": 0.3, "burst": 1.0, "long": 0.2}
 
 
 class SimulationError(AssertionError):
@@ -38,7 +40,7 @@ class Simulation:
         self.random = random.Random(seed)
         draw = self.random
         self.block_size = draw.choice([1, 2, 4, 16])
-        self.blocks = draw.choice([3, 8, 16, 24, 40, 64])
+        self.blocks = draw.choice([3, 8, 8, 16, 16, 24, 40, 64])
         self.context = draw.choice(
             [self.blocks * self.block_size // 2 + 2, self.blocks * self.block_size * 2]
         )
@@ -54,23 +56,35 @@ class Simulation:
         self.scheduler = core.Scheduler(self.pool, self._limits(), self.context, self.host)
         self.runner = FakeRunner(self.blocks, self.block_size)
         self.oracle = Oracle(self.scheduler, self.runner)
+        self.forced = ForcedPreemption(self.scheduler, draw, draw.choice([0.0, 0.01, 0.05]))
         self.now_s = 0.0
         self.mood = "steady"
         self.fates: dict[str, Fate] = {}
         self.live: list[str] = []
+        #: Those that no scheduler holds and that may come again.
+        self.away: dict[str, None] = {}
+        self.recent: deque[str] = deque(maxlen=200)
+        #: Those that share, or shared, blocks with the one that they were forked from.
+        self.forks: set[str] = set()
         self.digest = 0
         self.tally = Tally()
 
     def run(self, steps: int) -> Tally:
-        """``steps`` ticks of fire, then quiet until everything has ended."""
+        """``steps`` steps under fire, then quiet until everything has ended."""
+        self.tally.seeds += 1
+        ticks = 0
         try:
-            for _ in range(steps):
+            while self.tally.steps < steps:
                 self._tick()
+                ticks += 1
+                assert ticks <= MOST_TICKS_PER_STEP * steps, "nothing is ever computed"
             self._drain()
         except Exception as error:
-            where = f"seed {self.seed}, step {self.tally.steps}"
-            replay = f"python tests/simulation/simulate.py --seed {self.seed} --steps {steps}"
-            raise SimulationError(f"{where}: {type(error).__name__}: {error}\nreplay: {replay}") from error
+            line = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error or line.line} ({Path(line.filename).name}:{line.lineno})"
+            replay = f"make simulate SEED={self.seed} STEPS={steps}"
+            text = f"seed {self.seed}, step {self.tally.steps}: {what}\nreplay: {replay}"
+            raise SimulationError(text) from error
         return self.tally
 
     # --- one tick ------------------------------------------------------------------------------------------
@@ -85,7 +99,9 @@ class Simulation:
         if draw.random() < 0.04:
             self._abort()
         if draw.random() < 0.1 and self.scheduler.running:
-            self._fork(draw.choice(list(self.scheduler.running.values())))
+            parent = draw.choice(list(self.scheduler.running.values()))
+            for _ in range(draw.choice([1, 1, 1, 2, 4])):
+                self._fork(parent)
         if draw.random() < 0.02:
             self._change_limits()
         if draw.random() < (0.005 if self.scheduler.admission_open else 0.05):
@@ -101,18 +117,23 @@ class Simulation:
             return
         before = look(self.scheduler, self.now_s)
         plan = self.scheduler.step(self.now_s)
-        self.oracle.check_plan(plan, before, self.now_s)
+        self.oracle.check_plan(plan, before, self.now_s, self.forced.victims)
         self._check()
         for finish in plan.finished:
             self._ended(finish)
+        self._count_preempted(plan)
+        self.tally.passed.update(before.late)
         self.tally.admitted_past_a_head = self.oracle.passed
         tokens = self.runner.execute(plan)
         if self.random.random() < 0.03:
-            self._abort()
+            self._abort(in_flight=True)
         taken = [chunk.request.id for chunk in plan.chunks if chunk.request.state == "running"]
-        for finish in self.scheduler.commit(tokens, self.now_s):
+        finished = self.scheduler.commit(tokens, self.now_s)
+        for finish in finished:
             self._ended(finish)
         self.oracle.check_commit(plan)
+        for finish in [*plan.finished, *finished]:
+            self.runner.forget(finish.id)
         self._check()
         self.tally.steps += 1
         self.tally.hit_tokens += sum(admission.cached_tokens for admission in plan.admitted)
@@ -136,6 +157,16 @@ class Simulation:
             check_map(self.core, self.scheduler)
             self.tally.reasons.update(self.scheduler.admission.reason_counts())
 
+    def _count_preempted(self, plan: Any) -> None:
+        """By who it befell and how. Where the way was chosen by cost, both must be taken now and then."""
+        way = "chose" if self.host.choice == "auto" and self.host.total else "must"
+        for preemption in plan.preempted:
+            self.tally.preempted[f"{way} {preemption.mode}"] += 1
+            if preemption.id in self.forced.victims:
+                self.tally.preempted["by force"] += 1
+            if preemption.id in self.forks:
+                self.tally.preempted["fork"] += 1
+
     def _note(self, *what: object) -> None:
         self.digest = zlib.crc32(repr(what).encode(), self.digest)
 
@@ -149,9 +180,8 @@ class Simulation:
         """Mostly a new request; sometimes one that was handed back comes again, a duplicate, or one too
         long."""
         draw = self.random
-        away = [request_id for request_id, fate in self.fates.items() if fate.away is not None]
-        if away and draw.random() < 0.5:
-            self._add(draw.choice(away))
+        if self.away and draw.random() < 0.3:
+            self._add(draw.choice(list(self.away)))
         elif self.live and draw.random() < 0.05:
             self._add_duplicate(draw.choice(self.live))
         else:
@@ -162,6 +192,7 @@ class Simulation:
                 now_s=self.now_s,
                 capacity=self.blocks * self.block_size,
                 prompt_share=1 if self.mood == "long" else self.prompt_share,
+                context=self.context,
             )
             self._add(request_id)
 
@@ -170,7 +201,9 @@ class Simulation:
         prompt."""
         draw = self.random
         request_id = f"q{len(self.fates)}"
-        fate = draw_fate(draw, key=len(self.fates), now_s=self.now_s, capacity=64, prompt_share=1)
+        fate = draw_fate(
+            draw, key=len(self.fates), now_s=self.now_s, capacity=64, prompt_share=1, context=self.context
+        )
         extra = [1] * draw.choice([0, 0, 0, 3])
         fate.spec |= {"prompt": parent.prompt + extra, "cache_salt": parent.cache_salt}
         if draw.random() < 0.1:
@@ -178,12 +211,14 @@ class Simulation:
         fate.away = []
         self.fates[request_id] = fate
         self._add(request_id, parent.id)
-        request = fate.request
-        self.tally.forks += request is not None and request.state == "running"
+        if fate.request is not None and fate.request.state == "running":
+            self.tally.forks += 1
+            self.forks |= {request_id, parent.id}
 
     def _add(self, request_id: str, parent_id: str | None = None) -> None:
         """Hand it to the scheduler with the tokens it has; whatever is refused must be refused rightly."""
         fate = self.fates[request_id]
+        self.recent.append(request_id)
         request = self.core.Request(id=request_id, output=list(fate.away or []), **fate.spec)
         scheduler = self.scheduler
         needs = -(-(request.total_tokens + 1) // self.block_size)
@@ -196,10 +231,10 @@ class Simulation:
         else:
             waited = len(scheduler.waiting) - (code is None and request.state == "waiting")
             full = waited >= scheduler.limits.max_waiting
-            others = [each for each in scheduler.waiting if each is not request]
             # A fork was counted before it joined the batch, and a newcomer before it was pushed.
-            tokens = sum(each.total_tokens for each in others) + request.total_tokens
-            full = full or (bool(others) and tokens > scheduler.limits.max_waiting_tokens)
+            tokens = sum(each.total_tokens for each in scheduler.waiting if each is not request)
+            tokens += request.total_tokens
+            full = full or (waited > 0 and tokens > scheduler.limits.max_waiting_tokens)
             want = "queue_full" if full else None
         assert code == want, f"{request_id} was refused with {code}, not {want}"
         if code is None:
@@ -214,6 +249,10 @@ class Simulation:
         elif code == "never_fits" or self.random.random() < 0.5:
             fate.away = None
             fate.ended = "refused"
+        if fate.away is None:
+            self.away.pop(request_id, None)
+        else:
+            self.away[request_id] = None
 
     def _add_duplicate(self, request_id: str) -> None:
         code = self._refusal_of(self.core.Request(id=request_id, **self.fates[request_id].spec))
@@ -231,12 +270,20 @@ class Simulation:
             return refusal.code
         return None
 
-    def _abort(self) -> None:
-        """Any id in any state, and some that there never were; a second time does nothing."""
+    def _abort(self, in_flight: bool = False) -> None:
+        """Any id in any state, and some that there never were; a second time does nothing. ``in_flight``: a
+        plan was made and is not committed."""
         draw = self.random
-        known = list(self.fates)[-200:]
-        target = draw.choice([*self.live, *draw.sample(known, min(2, len(known))), "nobody"])
-        alive = self.scheduler.get(target) is not None
+        others = draw.sample(list(self.recent), min(2, len(self.recent)))
+        target = draw.choice([*self.live, *others, "nobody"])
+        # What waits with a past is rare, and it is there that aborts went wrong elsewhere.
+        started = [request.id for request in self.scheduler.waiting if request.output or request.preemptions]
+        if started and draw.random() < 0.3:
+            target = draw.choice(started)
+        request = self.scheduler.get(target)
+        alive = request is not None
+        state = state_of(request, self.pool) if alive else "not there"
+        self.tally.aborted[f"{state}, in flight" if in_flight and alive else state] += 1
         held = self.pool.used
         reason = draw.choice(["cancelled", "cancelled", "stop"])
         finish = self.scheduler.abort(target, reason)
@@ -274,7 +321,7 @@ class Simulation:
 
     def _limits(self) -> Any:
         draw = self.random
-        max_running = draw.choice([1, 2, 4, 8, 16])
+        max_running = draw.choice([1, 2, 4, 8, 12])
         return self.core.Limits(
             admit_limit=draw.choice(
                 [self.blocks, self.blocks, self.blocks * 9 // 10, draw.randint(0, self.blocks)]
@@ -282,7 +329,7 @@ class Simulation:
             batch_limit=draw.choice([self.blocks, self.blocks * 65 // 100, draw.randint(0, self.blocks)]),
             max_running=max_running,
             token_budget=max_running + draw.choice([0, 1, 8, 50, 500]),
-            max_waiting=draw.choice([2, 10, 40]),
+            max_waiting=draw.choice([2, 5, 10, 20]),
             max_passes=draw.choice([0, 1, 3, 8]),
             age_steps=draw.choice([5, 30, 2000]),
             max_waiting_tokens=draw.choice([0, 50, 500, 10_000]),
@@ -331,9 +378,11 @@ class Simulation:
             assert allowed, f"{changes} were accepted"
             assert before == old
             assert {name: getattr(after, name) for name in names} == merged
+            self.tally.changed.update(changes.keys())
         except self.core.LimitsError:
             assert not allowed, f"{changes} were refused"
             assert self.scheduler.limits is old
+            self.tally.changed["refused"] += 1
         assert len(self.scheduler.running) == running, "a limit evicted somebody"
         self.oracle.age_slack = max(self.oracle.age_slack, old.age_steps - self.scheduler.limits.age_steps)
         self.oracle.most_passes = max(self.oracle.most_passes, self.scheduler.limits.max_passes)
@@ -343,17 +392,20 @@ class Simulation:
             self.scheduler.open_admission()
             return
         queue = list(self.scheduler.waiting)
+        states = [state_of(request, self.pool) for request in queue]
         handed_back = self.scheduler.close_admission()
         assert handed_back == queue, "the queue was handed back in another order"
         assert len(self.scheduler.waiting) == 0
-        for request in handed_back:
+        self.tally.closed += 1
+        for request, state in zip(handed_back, states, strict=True):
             fate = self.fates[request.id]
             assert request.output == fate.expected[: len(request.output)], (
                 f"{request.id} lost or repeated tokens"
             )
             assert len(request.output) < len(fate.expected)
             fate.away = list(request.output)
-            self.tally.handed_back_with_tokens += bool(request.output)
+            self.tally.handed_back[state] += 1
+            self.away[request.id] = None
             self.live.remove(request.id)
             self.oracle.passes.pop(request.id, None)
         self._check()
@@ -361,6 +413,7 @@ class Simulation:
     def _drain(self) -> None:
         """Nothing more arrives: all must end, in a number of steps that bounds the work left."""
         self.scheduler.open_admission()
+        self.forced.chance = 0.0
         work = sum(r.total_tokens + r.max_tokens for r in map(self.scheduler.get, self.live))
         deadline = self.tally.steps + 100 + 4 * work
         while self.scheduler.has_work:
@@ -373,30 +426,3 @@ class Simulation:
         assert len(self.host.free_list) == self.host.total, "host blocks were lost"
         assert (self.pool.available, self.pool.used) == (self.pool.total, 0), "blocks were lost"
         self._note(self.tally.steps, sorted(self.tally.finished.items()))
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
-    parser.add_argument("--steps", type=int, default=2000, help="ticks per seed (default 2000)")
-    parser.add_argument("--minutes", type=float, default=0.0, help="go on with the next seeds for so long")
-    options = parser.parse_args()
-    total, seed, began = Tally(), options.seed, time.monotonic()
-    while True:
-        simulation = Simulation(seed)
-        try:
-            total.add(simulation.run(options.steps))
-        except SimulationError as error:
-            print(error, file=sys.stderr)
-            return 1
-        seed += 1
-        if time.monotonic() - began >= options.minutes * 60:
-            break
-    print(f"seeds {options.seed}..{seed - 1}: {total}, last digest {simulation.digest:08x}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

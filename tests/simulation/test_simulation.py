@@ -1,72 +1,84 @@
-"""The core under random fire. ``simulate.py`` beside this file runs longer and replays a failing seed."""
+"""The core under random fire, on two cores. ``campaign.py`` beside this file runs longer and replays a
+failing seed."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
+from collections import Counter
 
 import pytest
-from simulation.simulate import Simulation, SimulationError, Tally
+from infer_engine.protocol import WaitingReason
+from simulation.campaign import SCRIPT, Campaign, Report
+from simulation.core_modules import mutated
+from simulation.simulate import STEPS, Simulation, SimulationError
+from simulation.states import STATES
 
-SEEDS = 42
-TICKS = 2000
+SEEDS = 240
+#: The workers end by themselves after so long, whoever forgot them.
+AT_MOST_S = 400.0
+#: Seeds that are replayed here: of both workers, each with a hash seed of its own.
+REPLAYED = (10, 11)
 
 
 @pytest.fixture(scope="module")
-def tally() -> Tally:
-    """All seeds once; a broken rule raises with the command that replays it."""
-    total = Tally()
-    for seed in range(SEEDS):
-        total.add(Simulation(seed).run(TICKS))
-    return total
+def report() -> Report:
+    """All seeds once. Whoever waits for it needs a longer timeout than a test has."""
+    with Campaign(workers=2, first=0, count=SEEDS, steps=STEPS, seconds=AT_MOST_S) as campaign:
+        return campaign.report()
 
 
-def test_every_rule_holds_after_every_step_of_every_seed(tally: Tally) -> None:
-    assert tally.steps >= 55_000
+@pytest.mark.timeout(AT_MOST_S + 100)
+def test_every_rule_holds_after_every_step_of_every_seed(report: Report) -> None:
+    assert report.failures == []
+    assert sorted(report.digests) == list(range(SEEDS))
+    assert report.tally.seeds >= 200
+    assert report.tally.steps >= 1_000_000
 
 
-def test_the_fire_reaches_what_it_is_meant_to_reach(tally: Tally) -> None:
-    assert tally.preemptions > 500
-    assert min(tally.finished[reason] for reason in ("stop", "length", "cancelled", "error")) > 100
-    assert tally.admitted_past_a_head > 100
-    assert set(tally.reasons) == {"kv", "headroom", "slots", "token_budget", "behind", "tier"} | {
-        "tenant",
-        "long_prefill",
-    }
-    assert set(tally.refused) == {"never_fits", "duplicate_id", "queue_full", "admission_closed"}
-    assert tally.handed_back_with_tokens > 5
-    assert min(tally.hit_tokens, tally.evicted_blocks) > 10_000
-    assert tally.copied_blocks > 500
-    assert tally.forks > 250
-    assert min(tally.aged, tally.yields) > 100
-    assert tally.late > 100
-    assert min(tally.swaps, tally.swapped_in_blocks, tally.preemptions - tally.swaps) > 100
-
-
-def digest_in_another_process(seed: int, hash_seed: str) -> str:
-    script = Path(__file__).with_name("simulate.py")
-    done = subprocess.run(
-        [sys.executable, str(script), "--seed", str(seed), "--steps", "300"],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
+@pytest.mark.timeout(AT_MOST_S + 100)
+def test_the_fire_reaches_what_it_is_meant_to_reach(report: Report) -> None:
+    tally = report.tally
+    assert scarce(tally.finished, ("stop", "length", "cancelled", "error"), 10_000) == {}
+    assert (
+        scarce(tally.refused, ("never_fits", "duplicate_id", "queue_full", "admission_closed"), 1_000) == {}
     )
-    return done.stdout.split()[-1]
+    assert scarce(tally.aborted, [*STATES, *(f"{state}, in flight" for state in STATES)], 100) == {}
+    assert scarce(tally.passed, STATES, 20) == {}
+    assert scarce(tally.handed_back, ("waiting", "continued", "preempted", "swapped"), 50) == {}
+    ways = ("must swap", "must recompute", "chose swap", "chose recompute", "by force", "fork")
+    assert scarce(tally.preempted, ways, 1_000) == {}
+    assert min(tally.changed.values()) > 1_000
+    assert len(tally.changed) == 9, "eight limits, and refusals"
+    held_by_the_server: set[WaitingReason] = {"draining", "loading"}
+    assert tally.reasons.keys().isdisjoint(held_by_the_server)
+    assert scarce(tally.reasons, ("kv", "headroom", "slots", "token_budget", "behind", "tier"), 1_000) == {}
+    assert min(tally.hit_tokens, tally.evicted_blocks) > 100_000
+    assert min(tally.swapped_in_blocks, tally.copied_blocks, tally.forks) > 1_000
+    assert min(tally.aged, tally.yields, tally.late, tally.admitted_past_a_head, tally.closed) > 1_000
 
 
-def test_a_seed_replays_bit_identically_in_any_process() -> None:
-    here = Simulation(11)
-    here.run(300)
-    assert digest_in_another_process(11, "1") == digest_in_another_process(11, "2") == f"{here.digest:08x}"
-    other = Simulation(12)
-    other.run(300)
-    assert other.digest != here.digest
+def scarce(counts: Counter[str], wanted: tuple[str, ...] | list[str], least: int) -> dict[str, int]:
+    return {name: counts[name] for name in wanted if counts[name] < least}
+
+
+@pytest.mark.timeout(AT_MOST_S + 100)
+@pytest.mark.parametrize("seed", REPLAYED)
+def test_a_seed_replays_bit_identically_in_another_process(report: Report, seed: int) -> None:
+    here = Simulation(seed)
+    here.run(STEPS)
+    assert here.digest == report.digests[seed]
+    assert len(set(report.digests.values())) == len(report.digests), "seeds make a difference"
 
 
 def test_a_failing_seed_says_how_to_replay_it() -> None:
-    simulation = Simulation(3)
-    simulation.runner.execute = lambda plan: {}  # type: ignore[method-assign]
-    with pytest.raises(SimulationError, match=r"simulate\.py --seed 3 --steps 50"):
-        simulation.run(50)
+    with mutated("scheduler", "request.output.append(token)", "request.output.append(token + 1)") as core:
+        simulation = Simulation(3, core)
+        with pytest.raises(SimulationError, match=r"lost or repeated.*\nreplay: make .* SEED=3 STEPS=50"):
+            simulation.run(50)
+
+
+def test_a_replayed_seed_prints_its_digest() -> None:
+    command = [sys.executable, str(SCRIPT), "--seed", "7", "--steps", "50"]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    here = Simulation(7)
+    here.run(50)
+    assert printed.split()[-1] == f"{here.digest:08x}"
