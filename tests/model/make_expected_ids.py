@@ -19,7 +19,7 @@ import transformers
 from infer_engine.model.store import resolve
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.settings import DEFAULT_MODEL
-from support.prompts import CHATS, TEXTS, harbour_log, sixteen_prompts
+from support.prompts import CHATS, TEXTS, harbour_log, sixty_four_prompts
 
 TOKENS = 64
 OUTPUT = Path(__file__).with_name("expected_ids.json")
@@ -69,7 +69,7 @@ def generations(path: Path) -> list[dict[str, list[int] | list[float]]]:
         str(path.parent), gguf_file=path.name, dtype=torch.float32
     ).eval()
     cases = []
-    for prompt in sixteen_prompts(Tokenizer.from_file(path)):
+    for prompt in sixty_four_prompts(Tokenizer.from_file(path)):
         ids = torch.tensor([prompt])
         out = model.generate(
             ids,

@@ -1,8 +1,8 @@
 """Runs the simulation seed after seed, on as many cores as it is told, and reports what it went through.
 
-``python tests/simulation/campaign.py --seed 7`` replays one seed, ``--seeds 250`` runs so many from there on,
-``--minutes 60`` as many as fit. The exit status is 1 when something does not hold; what, and how to replay it,
-is the last that is printed.
+``python tests/simulation/campaign.py --seed 7`` replays one seed, ``--seeds 250`` runs so many from there
+on, ``--minutes 60`` as many as fit. The exit status is 1 when something does not hold; what, and how to
+replay it, is the last that is printed.
 """
 
 import argparse

@@ -16,10 +16,10 @@ from infer_engine.protocol import TenantLimits
 from simulation.core_modules import REAL, Core
 from simulation.fake_runner import FakeRunner
 from simulation.fates import Fate, draw_fate
-from simulation.forced import ForcedPreemption
 from simulation.oracle import Oracle, check_map, look
 from simulation.states import state_of
 from simulation.tally import Tally
+from support.forced import ForcedPreemption
 
 STEPS = 4200
 #: Ticks without work do not count as steps; more of them than so many for a step are no fire.
@@ -56,7 +56,8 @@ class Simulation:
         self.scheduler = core.Scheduler(self.pool, self._limits(), self.context, self.host)
         self.runner = FakeRunner(self.blocks, self.block_size)
         self.oracle = Oracle(self.scheduler, self.runner)
-        self.forced = ForcedPreemption(self.scheduler, draw, draw.choice([0.0, 0.01, 0.05]))
+        self.force = draw.choice([0.0, 0.01, 0.05])
+        self.forced = ForcedPreemption(self.scheduler, self._choose_victims)
         self.now_s = 0.0
         self.mood = "steady"
         self.fates: dict[str, Fate] = {}
@@ -81,7 +82,8 @@ class Simulation:
             self._drain()
         except Exception as error:
             line = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error or line.line} ({Path(line.filename).name}:{line.lineno})"
+            what = f"{type(error).__name__} in {Path(line.filename).name}:{line.lineno}: "
+            what += str(error) or line.line or ""
             replay = f"make simulate SEED={self.seed} STEPS={steps}"
             text = f"seed {self.seed}, step {self.tally.steps}: {what}\nreplay: {replay}"
             raise SimulationError(text) from error
@@ -156,6 +158,11 @@ class Simulation:
         if plan.step % 16 == 0:
             check_map(self.core, self.scheduler)
             self.tally.reasons.update(self.scheduler.admission.reason_counts())
+
+    def _choose_victims(self, running: list[Any]) -> list[Any]:
+        if self.random.random() >= self.force:
+            return []
+        return self.random.sample(running, min(len(running), self.random.choice([1, 1, 1, 2, 16])))
 
     def _count_preempted(self, plan: Any) -> None:
         """By who it befell and how. Where the way was chosen by cost, both must be taken now and then."""
@@ -413,7 +420,7 @@ class Simulation:
     def _drain(self) -> None:
         """Nothing more arrives: all must end, in a number of steps that bounds the work left."""
         self.scheduler.open_admission()
-        self.forced.chance = 0.0
+        self.forced.enabled = False
         work = sum(r.total_tokens + r.max_tokens for r in map(self.scheduler.get, self.live))
         deadline = self.tally.steps + 100 + 4 * work
         while self.scheduler.has_work:

@@ -1,6 +1,6 @@
 """Runs requests to their end on a real runner, through the real scheduler."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from infer_engine.core.blocks import BlockPool
 from infer_engine.core.limits import Limits
@@ -35,20 +35,25 @@ def run_all(
     kv_blocks: int | None = None,
     pool: BlockPool | None = None,
     host: HostPool | None = None,
+    prepare: Callable[[Scheduler], None] = lambda _: None,
+    before_step: Callable[[Scheduler], None] = lambda _: None,
 ) -> Scheduler:
     """Run ``requests`` together until all have ended; their outputs are in them. A smaller ``kv_blocks`` than
-    the runner's leaves the rest of its pool alone; a ``pool`` of an earlier run keeps what it cached."""
+    the runner's leaves the rest of its pool alone; a ``pool`` of an earlier run keeps what it cached.
+    ``prepare`` gets the scheduler before the requests do."""
     pool = pool or BlockPool(kv_blocks or runner.info.kv_blocks, runner.info.block_size)
     blocks = pool.total
     limits = Limits(
         admit_limit=blocks, batch_limit=blocks, max_running=max_running, token_budget=token_budget
     )
     scheduler = Scheduler(pool, limits, runner.info.context_length, host)
+    prepare(scheduler)
     for request in requests:
         scheduler.add(request, 0.0)
     for step in range(MOST_STEPS):
         if not scheduler.has_work:
             return scheduler
+        before_step(scheduler)
         plan = scheduler.step(float(step))
         scheduler.commit(runner.execute(plan).tokens, float(step))
     raise AssertionError(f"not done after {MOST_STEPS} steps")
