@@ -8,7 +8,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test check model bench peers simulate clean
+.PHONY: run test check model bench peers simulate parity clean
 
 run: $(STAMP)
 	@$(BIN)/infer-console
@@ -34,6 +34,9 @@ bench: $(STAMP) model
 
 peers: $(STAMP) model
 	$(BIN)/python bench/build_peers.py
+
+parity: $(STAMP) model
+	$(BIN)/python tests/parity/run_modes.py $(if $(TOKENS),--tokens $(TOKENS))
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
