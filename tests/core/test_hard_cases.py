@@ -80,6 +80,28 @@ def test_those_that_were_looked_at_and_left_keep_their_order(core: Core) -> None
     assert order == ["large", "larger", "largest"]
 
 
+def test_a_changed_limit_for_long_prompts_leaves_the_turns_of_tenants_as_they_are(core: Core) -> None:
+    """Who waits is queued anew by it: that is no return from an absence, which would cost the turn."""
+    queue = core.WaitingQueue()
+    queue.long_tokens = 16
+
+    def push(tenant: str, prompt: int) -> Any:
+        request = core.Request(
+            id=f"{tenant} {prompt}", prompt=[0] * prompt, max_tokens=1, arrival_s=0.0, tenant=tenant
+        )
+        queue.push(request)
+        return request
+
+    kept_out = push("rare", 20)
+    for prompt in (9, 10, 11):
+        queue.admitted(push("busy", prompt), in_turn=True)
+    assert kept_out.account.served == 0
+    queue.long_tokens = 32
+    assert kept_out.account.served == 0
+    queue.long_tokens = 8
+    assert kept_out.account.served == 0
+
+
 # --- preemption --------------------------------------------------------------------------------------------
 
 

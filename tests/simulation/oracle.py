@@ -76,7 +76,7 @@ class Oracle:
 
     def check_plan(self, plan: Any, before: Before, now_s: float, forced: Set[str]) -> None:
         """``forced`` were preempted without need."""
-        self._waiting = list(self.scheduler.waiting)
+        self._waiting = list(self.scheduler.waiting.members())
         self._check_deadlines(plan, now_s)
         self.cache.check_plan(plan, self.scheduler)
         self._check_chunks(plan)
@@ -170,7 +170,7 @@ class Oracle:
             assert preemption.freed_blocks > 0 or self.cache.enabled or victim in before.sharers
         for tier in ("interactive", "batch"):
             first = [victim.id for victim in reversed(victims) if victim.lane == tier]
-            line = [request.id for request in self._waiting if request.lane == tier]
+            line = [request.id for request in scheduler.waiting.order(tier)]
             assert line[: len(first)] == first, f"the preempted {first} are not first in line"
 
     def _check_modes(self, plan: Any) -> None:
@@ -213,9 +213,7 @@ class Oracle:
     def _first_who_waits_for_room(self) -> Any:
         """The first interactive request that neither its tenant's limits nor other long prompts keep out."""
         barred: set[str] = set()
-        for request in self._waiting:
-            if request.lane != "interactive":
-                return None
+        for request in self.scheduler.waiting.order("interactive"):
             if request.tenant in barred or self._is_barred(request):
                 continue
             hit = self.cache.longest_hit(request)
@@ -326,7 +324,7 @@ class Oracle:
             ahead.add(request.id)
         if plan.step % 4 == 0:
             for tier in ("interactive", "batch"):
-                line = [request for request in self._waiting if request.lane == tier]
+                line = list(scheduler.waiting.order(tier))
                 assert self.fair.order(line) == line, "the queue stands in another order than it should"
             self._check_shown()
         assert counts == scheduler.admission.reason_counts(), (
@@ -341,6 +339,14 @@ class Oracle:
         for tier in ("interactive", "batch"):
             line = [each for each in shown if each.lane == tier and not self._is_barred(each)]
             assert self.fair.order(line) == line, "the rows stand in another order than will be used"
+
+    def _passed_since(self, request: Any, behind: str | None, plan: Any) -> bool:
+        """Whether it stood behind that one in the step and no more: another of its tenant was admitted and
+        charged less than was reckoned with, for what it found cached."""
+        admitted = [self.scheduler.get(each.id) for each in plan.admitted if each.cached_tokens]
+        return any(each.tenant == request.tenant for each in admitted) and any(
+            each.id == behind and each.lane == request.lane for each in self._waiting
+        )
 
     def _check_reason(
         self,

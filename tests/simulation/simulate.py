@@ -60,6 +60,8 @@ class Simulation:
         self.forced = ForcedPreemption(self.scheduler, self._choose_victims)
         self.now_s = 0.0
         self.mood = "steady"
+        #: Times as many arrivals as elsewhere: only long queues show in which order they stand.
+        self.crowd = draw.choice([1, 1, 2])
         self.fates: dict[str, Fate] = {}
         self.live: list[str] = []
         #: Those that no scheduler holds and that may come again.
@@ -111,7 +113,7 @@ class Simulation:
         self._step()
 
     def _arrivals(self) -> int:
-        rate = MOODS[self.mood]
+        rate = MOODS[self.mood] * self.crowd
         return int(rate) + (self.random.random() < rate % 1)
 
     def _step(self) -> None:
@@ -239,7 +241,7 @@ class Simulation:
             waited = len(scheduler.waiting) - (code is None and request.state == "waiting")
             full = waited >= scheduler.limits.max_waiting
             # A fork was counted before it joined the batch, and a newcomer before it was pushed.
-            tokens = sum(each.total_tokens for each in scheduler.waiting if each is not request)
+            tokens = sum(each.total_tokens for each in scheduler.waiting.members() if each is not request)
             tokens += request.total_tokens
             full = full or (waited > 0 and tokens > scheduler.limits.max_waiting_tokens)
             want = "queue_full" if full else None
@@ -249,7 +251,9 @@ class Simulation:
             fate.request = request
             self.live.append(request_id)
             self.tally.requests += 1
-            self.oracle.fair.arrived(request, [each for each in scheduler.waiting if each is not request])
+            self.oracle.fair.arrived(
+                request, [each for each in scheduler.waiting.members() if each is not request]
+            )
             if request.state == "running":
                 self.oracle.fair.admitted(request, bool(request.output), request.computed_tokens, False)
                 self.oracle.bounds.joined(request, request.computed_tokens)
@@ -336,7 +340,7 @@ class Simulation:
             batch_limit=draw.choice([self.blocks, self.blocks * 65 // 100, draw.randint(0, self.blocks)]),
             max_running=max_running,
             token_budget=max_running + draw.choice([0, 1, 8, 50, 500]),
-            max_waiting=draw.choice([2, 5, 10, 20]),
+            max_waiting=draw.choice([2, 5, 10, 40]),
             max_passes=draw.choice([0, 1, 3, 8]),
             age_steps=draw.choice([5, 30, 2000]),
             max_waiting_tokens=draw.choice([0, 50, 500, 10_000]),

@@ -9,7 +9,7 @@ from infer_engine.core.scheduler import Scheduler
 def violations(scheduler: Scheduler) -> list[str]:
     """One line for each thing that does not add up; empty when all is well. Takes time proportional to the
     pool."""
-    waiting = list(scheduler.waiting)
+    waiting = list(scheduler.waiting.members())
     return [
         *_of_pool(scheduler.pool),
         *_of_cache(scheduler.pool),
