@@ -1,7 +1,7 @@
 """Who waits for admission, in the order in which admission looks at them."""
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, KeysView
 from itertools import chain
 
 from infer_engine.core.line import Barrier, Line, Stream
@@ -72,6 +72,10 @@ class WaitingQueue:
 
     def __iter__(self) -> Iterator[Request]:
         return chain.from_iterable(self.order(tier) for tier in TIERS)
+
+    def members(self) -> KeysView[Request]:
+        """Who waits, in no order that means anything: finding the turns of many costs more."""
+        return self._streams.keys()
 
     def __contains__(self, request: Request) -> bool:
         return request in self._streams
