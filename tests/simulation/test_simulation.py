@@ -4,8 +4,10 @@ failing seed."""
 import subprocess
 import sys
 from collections import Counter
+from typing import get_args
 
 import pytest
+from infer_engine.core.limits import LimitChanges
 from infer_engine.protocol import WaitingReason
 from simulation.campaign import SCRIPT, Campaign, Report
 from simulation.core_modules import mutated
@@ -38,19 +40,18 @@ def test_every_rule_holds_after_every_step_of_every_seed(report: Report) -> None
 def test_the_fire_reaches_what_it_is_meant_to_reach(report: Report) -> None:
     tally = report.tally
     assert scarce(tally.finished, ("stop", "length", "cancelled", "error"), 10_000) == {}
-    assert (
-        scarce(tally.refused, ("never_fits", "duplicate_id", "queue_full", "admission_closed"), 1_000) == {}
-    )
+    refusals = ("never_fits", "duplicate_id", "queue_full", "admission_closed")
+    assert scarce(tally.refused, refusals, 1_000) == {}
     assert scarce(tally.aborted, [*STATES, *(f"{state}, in flight" for state in STATES)], 100) == {}
-    assert scarce(tally.passed, STATES, 20) == {}
+    assert scarce(tally.passed, STATES, 10) == {}
     assert scarce(tally.handed_back, ("waiting", "continued", "preempted", "swapped"), 50) == {}
     ways = ("must swap", "must recompute", "chose swap", "chose recompute", "by force", "fork")
     assert scarce(tally.preempted, ways, 1_000) == {}
-    assert min(tally.changed.values()) > 1_000
-    assert len(tally.changed) == 9, "eight limits, and refusals"
-    held_by_the_server: set[WaitingReason] = {"draining", "loading"}
-    assert tally.reasons.keys().isdisjoint(held_by_the_server)
-    assert scarce(tally.reasons, ("kv", "headroom", "slots", "token_budget", "behind", "tier"), 1_000) == {}
+    assert scarce(tally.changed, [*LimitChanges.__annotations__, "refused"], 1_000) == {}
+    held_by_the_server = {"draining", "loading"}
+    reasons = set(get_args(WaitingReason)) - held_by_the_server
+    assert tally.reasons.keys() == reasons
+    assert scarce(tally.reasons, list(reasons), 1_000) == {}
     assert min(tally.hit_tokens, tally.evicted_blocks) > 100_000
     assert min(tally.swapped_in_blocks, tally.copied_blocks, tally.forks) > 1_000
     assert min(tally.aged, tally.yields, tally.late, tally.admitted_past_a_head, tally.closed) > 1_000
