@@ -32,7 +32,7 @@ def run_and_wait(rig: Rig) -> None:
 
 
 def count_one_too_many(rig: Rig) -> None:
-    rig.scheduler.waiting._lines["interactive"].count += 1
+    rig.scheduler.waiting._lanes["interactive"].fresh[0]._size += 1
 
 
 def count_other_tokens(rig: Rig) -> None:

@@ -2,6 +2,7 @@
 counts them."""
 
 from infer_engine.core.blocks import BlockPool
+from infer_engine.core.queues import TIERS
 from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
 
@@ -113,8 +114,9 @@ def _of_host(scheduler: Scheduler, waiting: list[Request]) -> list[str]:
 def _of_queue(scheduler: Scheduler, waiting: list[Request]) -> list[str]:
     found: list[str] = []
     queue, pool, running = scheduler.waiting, scheduler.pool, scheduler.running
-    if len(queue) != len(waiting):
-        found.append(f"the queue counts {len(queue)} requests, not {len(waiting)}")
+    counted = sum(queue.count(tier) for tier in TIERS)
+    if counted != len(waiting):
+        found.append(f"the queue counts {counted} requests, not {len(waiting)}")
     tokens = 0
     for request in waiting:
         total = request.total_tokens
