@@ -334,23 +334,13 @@ class Oracle:
             )
 
     def _check_shown(self) -> None:
-        """Operators see all who wait, and in turn those whom the next step will look at. Of a tenant that was
-        kept out in the midst of the last step nobody is reckoned with, also not those looked at before."""
+        """Operators see all who wait, and in turn those whom the next step will look at."""
         shown = list(self.scheduler.admission.in_order())
         assert len(shown) == len(self.scheduler.waiting)
         assert set(shown) == set(self.scheduler.waiting), "the rows are not those who wait"
-        barred = {each.tenant for each in shown if self._is_barred(each)}
         for tier in ("interactive", "batch"):
-            line = [each for each in shown if each.lane == tier and each.tenant not in barred]
+            line = [each for each in shown if each.lane == tier and not self._is_barred(each)]
             assert self.fair.order(line) == line, "the rows stand in another order than will be used"
-
-    def _passed_since(self, request: Any, behind: str | None, plan: Any) -> bool:
-        """Whether it stood behind that one in the step and no more: another of its tenant was admitted and
-        charged less than was reckoned with, for what it found cached."""
-        admitted = [self.scheduler.get(each.id) for each in plan.admitted if each.cached_tokens]
-        return any(each.tenant == request.tenant for each in admitted) and any(
-            each.id == behind and each.lane == request.lane for each in self._waiting
-        )
 
     def _check_reason(
         self,
