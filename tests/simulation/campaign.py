@@ -115,7 +115,12 @@ def work(options: argparse.Namespace) -> int:
     last = None if options.seeds is None else options.seed + options.stride * options.seeds
     seeds = _count(options.seed, options.stride, last)
     for line in run_seeds(seeds, options.steps, options.minutes and options.minutes * 60):
-        print(json.dumps(line), flush=True)
+        try:
+            print(json.dumps(line), flush=True)
+        except BrokenPipeError:
+            # Whoever started it has gone. Nothing is left to flush to.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
         gc.collect()
     return 0
 
