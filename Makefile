@@ -1,6 +1,7 @@
 # make run    open the console on an embedded engine (sets everything up first)
 # make test   the whole suite (sets everything up first)
 # make check  lint, types and import contracts alone
+# make simulate MINUTES=60, make parity   what the suite proves in small, for longer (docs/proof.md)
 # make bench  measure the engine, beside the peers that make peers has built
 
 PYTHON ?= python3
