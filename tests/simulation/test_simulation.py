@@ -16,7 +16,7 @@ from simulation.states import STATES
 
 SEEDS = 240
 #: The workers end by themselves after so long, whoever forgot them.
-AT_MOST_S = 400.0
+AT_MOST_S = 600.0
 #: Seeds that are replayed here: of both workers, each with a hash seed of its own.
 REPLAYED = (10, 11)
 
