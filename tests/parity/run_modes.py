@@ -101,7 +101,7 @@ def agreement_of_default(known: list[Case], tokens: int, threads: int | None) ->
             Chunk(request, request.computed_tokens, request.total_tokens - request.computed_tokens, True)
             for request in requests
         ]
-        chosen = runner.execute(Plan(step=position + 1, chunks=chunks))
+        chosen = runner.execute(Plan(step=position + 1, chunks=chunks)).tokens
         for request, case in zip(requests, known, strict=True):
             agreed += chosen[request.id] == case.expected[position]
             request.computed_tokens = request.total_tokens
