@@ -1,11 +1,11 @@
-"""Counter-based random numbers: one for each (seed, position), whatever was drawn before and wherever."""
+"""Counter-based random bits: the same for a seed and a position, whatever was drawn before and wherever."""
 
 _MASK = (1 << 64) - 1
 
 
-def uniform(seed: int, position: int) -> float:
-    """A number in [0, 1) with 53 random bits, the same for the same seed (any integer) and position."""
-    return (_mixed(_mixed(seed & _MASK) + position) >> 11) / (1 << 53)
+def draw_key(seed: int, position: int) -> int:
+    """64 bits for the draw of the token at ``position``; ``seed`` is any integer."""
+    return _mixed(_mixed(seed & _MASK) + position)
 
 
 def choice_seed(seed: int, index: int) -> int:

@@ -3,130 +3,109 @@ position.
 
 Temperature first, then what is too unlikely goes, in this order: ``min_p`` (keep what has at least that share
 of the likeliest token's probability), ``top_k`` (keep the k likeliest; those that tie with the last of them
-stay), ``top_p`` (of what is left, renormalised, keep the fewest that hold the mass). Of the rest one is drawn
-by inverting the cumulative distribution, the likeliest token first, at the row's number: the many unlikely
-tokens lie behind all others, so tiny differences of the logits shift little. The order is that of vLLM's V1
-sampler; min_p as in arXiv 2407.01082, top_p as in arXiv 1904.09751.
+stay), ``top_p`` (of what is left, renormalised, keep the fewest that hold the mass). The order is that of
+vLLM's V1 sampler; min_p as in arXiv 2407.01082, top_p as in arXiv 1904.09751.
 
-No operation lets one row's result depend on its neighbours or on how many there are: sums over a vocabulary,
-which torch splits by shape, are cumulative ones, and whatever is summed otherwise is summed row by row.
+Of the rest one is drawn by the Gumbel-max trick (arXiv 1411.0030, section 2): where each token's noise is
+Gumbel's and its own, ``argmax(logit / temperature + noise)`` is distributed as the softmax of
+``logit / temperature``. A token's noise depends on nothing but seed, position and its id. So logits that
+differ a little (another batch shape adds them up in another order) draw another token only where the two
+highest sums are that close.
+
+No operation lets one row's result depend on its neighbours or on how many there are.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from infer_engine.model.randomness import uniform
+from infer_engine.model.candidates import candidates, cuts
+from infer_engine.model.noise import BLOCK, Keys, gumbel, highest_gumbel
+from infer_engine.model.randomness import draw_key
 from infer_engine.model.sampling import Sampling
 
 #: Below this the most likely token has all the mass that numbers can tell apart, and far below it dividing by
 #: the temperature gives no numbers: greedy.
 _COLDEST = 1e-5
 
-#: Tokens looked at first where some are cut away; they nearly always settle it.
-_FEW = 256
-#: Rows computed at a time where whole vocabularies are.
-_ROWS = 8
-#: Logits in fp32 tell the mass of a prefix no better than this.
-_MASS_ERROR = 1e-7
 
-Floats = NDArray[np.float64]
+def is_drawn(one: Sampling | None) -> bool:
+    """Not greedy."""
+    return one is not None and one.temperature >= _COLDEST
 
 
 def sample(
     logits: torch.Tensor, parameters: Sequence[Sampling | None], positions: Sequence[int]
 ) -> list[int]:
-    """``logits`` fp32 [S, vocab]; ``positions`` are those of the tokens being chosen. None is greedy. Ties go
-    to the lowest id. Rows without a finite logit give some id, never an error."""
-    chosen: list[int] = logits.argmax(dim=-1).tolist()
-    warm = [row for row, one in enumerate(parameters) if one is not None and one.temperature >= _COLDEST]
-    if warm:
-        asked = [one for row in warm if (one := parameters[row]) is not None]
-        numbers = [uniform(one.seed, positions[row]) for row, one in zip(warm, asked, strict=True)]
-        drawn = _draw(logits if len(warm) == len(logits) else logits[warm], asked, numbers)
-        for row, token in zip(warm, drawn, strict=True):
-            chosen[row] = token
-    return chosen
-
-
-def _scaled(logits: torch.Tensor, parameters: Sequence[Sampling]) -> torch.Tensor:
-    """Relative to the maximum, divided by the temperature. The maximum is 0 before that, so that a low
-    temperature makes no score positive and huge."""
-    temperatures = logits.new_tensor([one.temperature for one in parameters]).unsqueeze(-1)
-    return (logits - logits.amax(-1, keepdim=True)).div_(temperatures)
-
-
-def _draw(logits: torch.Tensor, parameters: Sequence[Sampling], numbers: Sequence[float]) -> list[int]:
-    """Look at the likeliest tokens only, at more of them where those do not settle it."""
+    """``logits`` fp32 [S, vocab] on the CPU; ``positions`` are those of the tokens being chosen. None is
+    greedy. Ties go to the lowest id. Rows without a finite logit give some id, never an error."""
     chosen = [0] * len(parameters)
-    shares: list[float] = []
-    for start in range(0, len(logits), _ROWS):
-        rows = slice(start, start + _ROWS)
-        shares += _scaled(logits[rows], parameters[rows]).softmax(-1).amax(-1).tolist()
-    left = list(range(len(parameters)))
-    most = _FEW
-    while left:
-        most = min(most, logits.shape[-1])
-        top = (logits if len(left) == len(logits) else logits[left]).topk(most, dim=-1)
-        values, ids = top.values.cpu().numpy().astype(np.float64), top.indices.cpu().numpy()
-        open_rows: list[int] = []
-        for row, value, id in zip(left, values, ids, strict=True):
-            candidates = _Candidates(value, id, parameters[row], shares[row])
-            if most < logits.shape[-1] and not candidates.settle(numbers[row]):
-                open_rows.append(row)
-            else:
-                chosen[row] = candidates.pick(numbers[row])
-        left = open_rows
-        most *= 16
+    greedy = [row for row, one in enumerate(parameters) if not is_drawn(one)]
+    whole: list[tuple[int, Sampling]] = []
+    cut: list[tuple[int, Sampling]] = []
+    for row, one in enumerate(parameters):
+        if one is not None and is_drawn(one):
+            (cut if cuts(one) else whole).append((row, one))
+
+    def put(rows: Sequence[int], tokens: Sequence[int]) -> None:
+        for row, token in zip(rows, tokens, strict=True):
+            chosen[row] = token
+
+    if greedy:
+        put(greedy, _rows(logits, greedy).argmax(dim=-1).tolist())
+    # A broken model's logits may be no numbers.
+    with np.errstate(invalid="ignore"):
+        for drawn, draw in ((whole, _draw_of_all), (cut, _draw_of_candidates)):
+            if drawn:
+                rows, asked = [row for row, _ in drawn], [one for _, one in drawn]
+                keys = np.array([draw_key(one.seed, positions[row]) for row, one in drawn], dtype=np.uint64)
+                put(rows, draw(_rows(logits, rows), asked, keys))
     return chosen
 
 
-class _Candidates:
-    """The likeliest tokens of one row, ``logits`` falling. ``highest_share`` is the probability of the first
-    of them among all."""
+def _rows(logits: torch.Tensor, rows: list[int]) -> torch.Tensor:
+    return logits if len(rows) == len(logits) else logits[rows]
 
-    def __init__(self, logits: Floats, ids: NDArray[np.int64], one: Sampling, highest_share: float) -> None:
-        # Equal ones come in the order of their ids, however the search left them.
-        order = np.lexsort((ids, -logits))
-        self._logits = logits[order]
-        self._ids = ids[order]
-        self._one = one
-        #: Relative to the highest.
-        with np.errstate(invalid="ignore"):  # a row of no numbers draws some id
-            self._weights = np.exp((self._logits - self._logits[0]) / one.temperature)
-        self._highest_share = highest_share
 
-    def settle(self, number: float) -> bool:
-        """No token that is not here can be drawn. Those equal to the last may lie outside as well."""
-        one, last = self._one, self._logits[-1]
-        above = int(np.searchsorted(-self._logits, -last))
-        mass = float(self._weights[:above].sum() * self._highest_share)
-        return bool(
-            0 < one.top_k <= above
-            or self._weights[-1] < one.min_p
-            or mass >= one.top_p
-            or (self._is_whole and mass > number)
-        )
+def _draw_of_candidates(logits: torch.Tensor, parameters: Sequence[Sampling], keys: Keys) -> list[int]:
+    chosen: list[int] = []
+    for one, key, (ids, kept) in zip(parameters, keys, candidates(logits, parameters), strict=True):
+        sums = kept / one.temperature + gumbel(key, ids)
+        winners = ids[sums == sums.max()]
+        chosen.append(int(winners.min()) if len(winners) else 0)
+    return chosen
 
-    @property
-    def _is_whole(self) -> bool:
-        """Nothing is cut away."""
-        return self._one.top_p >= 1 and self._one.min_p <= 0 and self._one.top_k <= 0
 
-    def pick(self, number: float) -> int:
-        """Invert the cumulative distribution of what is kept at ``number``."""
-        one, weights = self._one, self._weights
-        if one.min_p > 0:
-            weights = weights[: max(1, int((weights >= one.min_p).sum()))]
-        if 0 < one.top_k < len(weights):
-            last = self._logits[one.top_k - 1]
-            weights = weights[: int(np.searchsorted(-self._logits[: len(weights)], -last, side="right"))]
-        running = np.cumsum(weights)
-        if one.top_p < 1:
-            before = np.concatenate(([0.0], running[:-1]))
-            running = running[: max(1, int((before < (one.top_p - _MASS_ERROR) * running[-1]).sum()))]
-        total = 1 / self._highest_share if self._is_whole else running[-1]
-        index = int(np.searchsorted(running, total * number, side="right"))
-        return int(self._ids[min(index, len(running) - 1)])
+def _draw_of_all(logits: torch.Tensor, parameters: Sequence[Sampling], keys: Keys) -> list[int]:
+    """Draws noise only for the tokens that can win: a token's sum is at most its score and the highest noise
+    of its block, and at least one sum is known."""
+    rows, vocabulary = logits.shape
+    padded = torch.nn.functional.pad(logits, (0, -vocabulary % BLOCK), value=-torch.inf)
+    temperatures = np.array([one.temperature for one in parameters])
+    logits_of = padded.view(rows, -1, BLOCK).numpy()
+    scores = padded.view(rows, -1, BLOCK).amax(-1).numpy() / temperatures[:, None]
+    noise = highest_gumbel(keys[:, None], np.arange(scores.shape[1]))
+
+    def block_scores(row: np.ndarray, block: np.ndarray) -> np.ndarray:
+        return logits_of[row, block] / temperatures[row, None]
+
+    # What the block with the highest bound and that of the likeliest token reach.
+    every = np.arange(rows)
+    known = np.full(rows, -np.inf)
+    for block in ((scores + noise).argmax(-1), scores.argmax(-1)):
+        ids = block[:, None] * BLOCK + np.arange(BLOCK)
+        sums = block_scores(every, block) + gumbel(keys[:, None], ids)
+        known = np.maximum(known, sums.max(-1))
+    row, block = np.nonzero((scores + noise >= known[:, None]) & (scores > -np.inf))
+    bounds = block_scores(row, block) + noise[row, block, None]
+    pair, place = np.nonzero(bounds >= known[row, None])
+    row, block = row[pair], block[pair]
+    ids = block * BLOCK + place
+    sums = logits_of[row, block, place] / temperatures[row] + gumbel(keys[row], ids)
+    # By row, the highest, then the lowest id, first.
+    order = np.lexsort((ids, -sums, row))
+    found, first = np.unique(row[order], return_index=True)
+    chosen = np.zeros(rows, dtype=np.int64)
+    chosen[found] = ids[order][first]
+    return chosen.tolist()

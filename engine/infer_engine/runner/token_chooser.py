@@ -20,7 +20,7 @@ from infer_engine.model.errors import ModelError
 from infer_engine.model.grammar import Grammars, GrammarState, GrammarStateError
 from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.model.processors import Adjustments, Allowed, Ids, TokenCounts, bias_arrays
-from infer_engine.model.sampler import sample
+from infer_engine.model.sampler import is_drawn, sample
 from infer_engine.model.sampling import Constraint, Sampling
 from infer_engine.runner.step_output import StepOutput
 
@@ -92,7 +92,18 @@ class TokenChooser:
             self._known[request.id] = one
 
     def choose(self, logits: torch.Tensor, chunks: list[Chunk]) -> StepOutput:
-        """``logits`` fp32 [S, vocab], which may be written to: one row for each of the ``chunks``."""
+        """``logits`` fp32 [S, vocab], which may be written to: one row for each of the ``chunks``. Of a
+        device's, the rows of plain greedy requests stay there; the others are worked on here."""
+        if logits.is_cpu:
+            return self._choose(logits, chunks)
+        apart = [row for row, chunk in enumerate(chunks) if not is_plain(chunk.request.sampling)]
+        highest, rows = highest_and_rows(logits, apart)
+        output = self._choose(rows, [chunks[row] for row in apart])
+        for chunk, token in zip(chunks, highest, strict=True):
+            output.tokens.setdefault(chunk.request.id, token)
+        return output
+
+    def _choose(self, logits: torch.Tensor, chunks: list[Chunk]) -> StepOutput:
         output = StepOutput()
         requests = [chunk.request for chunk in chunks]
         parameters: list[Sampling | None] = [request.sampling for request in requests]
@@ -181,6 +192,21 @@ class TokenChooser:
         padded = np.zeros(width, dtype=np.bool_)
         padded[: len(allowed)] = allowed[:width]
         return padded
+
+
+def highest_and_rows(logits: torch.Tensor, rows: list[int]) -> tuple[list[int], torch.Tensor]:
+    """The ids of all rows' highest logits, the lowest of a tie, and copies of ``rows`` [R, vocab] on the CPU:
+    one transfer, for each waits for the device. ``logits`` fp32 [S, vocab]."""
+    count, vocabulary = logits.shape
+    ids = logits.argmax(-1).to(torch.int32).view(torch.float32)
+    # Row by row: a list of indices would be a transfer of its own.
+    packed = torch.cat([ids, *(logits[row] for row in rows)]).cpu()
+    return packed[:count].view(torch.int32).tolist(), packed[count:].view(len(rows), vocabulary)
+
+
+def is_plain(one: Sampling | None) -> bool:
+    """The token with the highest logit is all that it asks for."""
+    return not (is_drawn(one) or _is_special(one) or (one is not None and one.logprobs is not None))
 
 
 def _is_special(one: Sampling | None) -> bool:
