@@ -1,20 +1,20 @@
 from collections import Counter
-from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from infer_engine.model.sampler import sample, uniform
+from infer_engine.model.noise import gumbel
+from infer_engine.model.randomness import draw_key
+from infer_engine.model.sampler import sample
 from infer_engine.model.sampling import Sampling
 
 GREEDY = Sampling(temperature=0.0)
 
 
 def draws(logits: torch.Tensor, parameters: Sampling, count: int) -> Counter[int]:
-    return Counter(
-        token for position in range(count) for token in sample(logits.unsqueeze(0), [parameters], [position])
-    )
+    return Counter(sample(logits.expand(count, -1), [parameters] * count, range(count)))
 
 
 def test_greedy_takes_the_highest_and_the_lowest_id_of_a_tie() -> None:
@@ -41,17 +41,6 @@ def test_the_choice_depends_on_nothing_else(
     torch.rand(7)  # torch's own generator plays no part
     among = sample(logits, [GREEDY, other, own, other], [3, position, position, 9])
     assert among[2] == alone[0]
-
-
-def test_the_number_is_uniform_and_differs_by_seed_and_position() -> None:
-    numbers = [uniform(seed, position) for seed in range(40) for position in range(100)]
-    assert len(set(numbers)) == len(numbers)
-    assert all(0 <= number < 1 for number in numbers)
-    tenths = Counter(int(number * 10) for number in numbers)
-    assert all(330 < tenths[tenth] < 470 for tenth in range(10)), tenths
-    # Neighbouring positions are not correlated.
-    pairs = Counter((int(a * 2), int(b * 2)) for a, b in pairwise(numbers))
-    assert all(850 < count < 1150 for count in pairs.values()), pairs
 
 
 def test_frequencies_follow_the_distribution() -> None:
@@ -166,12 +155,71 @@ def kept_by_definition(logits: torch.Tensor, one: Sampling) -> torch.Tensor:
     return probabilities / probabilities.sum()
 
 
-@pytest.mark.parametrize("one", PARAMETERS[1:])
-def test_what_is_looked_at_first_loses_nothing_that_is_kept(one: Sampling) -> None:
+def by_definition(logits: torch.Tensor, one: Sampling, position: int) -> int:
+    """The draw with all of the vocabulary's noise, among what is kept by definition."""
+    sums = logits.double().numpy() / one.temperature
+    sums += gumbel(np.array(draw_key(one.seed, position), dtype=np.uint64), np.arange(len(sums)))
+    return int(np.where(kept_by_definition(logits, one).numpy() > 0, sums, -np.inf).argmax())
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize(
+    "one", [*PARAMETERS, Sampling(top_p=0.6, min_p=1e-4, seed=7), Sampling(top_k=5000, top_p=0.7, seed=8)]
+)
+def test_what_is_not_looked_at_could_not_be_drawn(one: Sampling, scale: float) -> None:
     torch.manual_seed(4)
-    logits = torch.randn(500) * 2
+    logits = torch.randn(10_001) * scale  # no whole number of blocks
+    drawn = sample(logits.expand(12, -1), [one] * 12, range(12))
+    assert drawn == [by_definition(logits, one, position) for position in range(12)]
+
+
+def chi_square(counted: Counter[int], expected: torch.Tensor, draws: int) -> float:
+    """In standard deviations of its distribution above its mean; what is expected less than 5 times is put
+    together."""
+    observed = torch.tensor([counted[token] for token in range(len(expected))], dtype=torch.float64)
+    wanted = expected.double() * draws
+    often = wanted >= 5
+    observed = torch.cat([observed[often], observed[~often].sum().unsqueeze(0)])
+    wanted = torch.cat([wanted[often], wanted[~often].sum().unsqueeze(0)])
+    observed, wanted = observed[wanted > 0], wanted[wanted > 0]
+    freedom = len(wanted) - 1
+    return float(((observed - wanted) ** 2 / wanted).sum() - freedom) / (2 * freedom) ** 0.5
+
+
+@pytest.mark.parametrize("shape", ["peaked", "flat", "steep", "blocks"])
+@pytest.mark.parametrize("one", PARAMETERS)
+def test_draws_follow_the_distribution(one: Sampling, shape: str) -> None:
+    torch.manual_seed(5)
+    logits = {
+        "peaked": torch.randn(300) * 3,
+        "flat": torch.zeros(150),
+        "steep": torch.linspace(0.0, 12.0, 700),
+        "blocks": torch.arange(400) % 64 * 0.05,
+    }[shape]
     expected = kept_by_definition(logits, one)
-    counted = draws(logits, one, 3000)
+    counted = draws(logits, one, 1500)
     assert all(expected[token] > 0 for token in counted)
-    for token in expected.topk(3).indices.tolist():
-        assert counted[token] / 3000 == pytest.approx(float(expected[token]), abs=0.03)
+    assert chi_square(counted, expected, 1500) < 4
+
+
+def test_noise_in_the_logits_shifts_hardly_a_draw() -> None:
+    """Where it does, the two highest sums were as close as the noise is strong."""
+    torch.manual_seed(6)
+    logits = torch.randn(200, 10_000) * 2
+    noisy = logits + torch.randn_like(logits) * 1e-5
+    one = Sampling(seed=9)
+    before, after = (sample(some, [one] * 200, range(200)) for some in (logits, noisy))
+    assert len(set(before)) > 150
+    assert sum(a != b for a, b in zip(before, after, strict=True)) <= 1
+
+
+def test_equal_sums_go_to_the_lowest_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(keys: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        return np.zeros(np.broadcast_shapes(np.shape(keys), ids.shape))
+
+    monkeypatch.setattr("infer_engine.model.sampler.gumbel", silent)
+    monkeypatch.setattr("infer_engine.model.sampler.highest_gumbel", silent)
+    logits = torch.zeros(2, 300)
+    logits[:, [70, 71, 200]] = 3.0
+    for one in (Sampling(), Sampling(top_k=5)):
+        assert sample(logits, [one, one], [0, 1]) == [70, 70]

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from infer_engine.model.candidates import candidates, cuts
+from infer_engine.model.candidates import Candidates, all_candidates, cuts, few_candidates, surely_keeps
 from infer_engine.model.noise import BLOCK, Keys, gumbel, highest_gumbel
 from infer_engine.model.randomness import draw_key
 from infer_engine.model.sampling import Sampling
@@ -69,40 +69,54 @@ def _rows(logits: torch.Tensor, rows: list[int]) -> torch.Tensor:
 
 
 def _draw_of_candidates(logits: torch.Tensor, parameters: Sequence[Sampling], keys: Keys) -> list[int]:
-    chosen: list[int] = []
-    for one, key, (ids, kept) in zip(parameters, keys, candidates(logits, parameters), strict=True):
-        sums = kept / one.temperature + gumbel(key, ids)
-        winners = ids[sums == sums.max()]
-        chosen.append(int(winners.min()) if len(winners) else 0)
+    """Where many tokens are kept, most draws from all tokens are of one that is kept, and then it is the
+    highest of those too."""
+    kept = few_candidates(logits, parameters)
+    chosen = [
+        0 if few is None else _highest(few, parameters[row], keys[row, None]) for row, few in enumerate(kept)
+    ]
+    many = [row for row, few in enumerate(kept) if few is None]
+    if many:
+        drawn = _draw_of_all(logits[many], [parameters[row] for row in many], keys[many])
+        for row, id in zip(many, drawn, strict=True):
+            values, one = logits[row].numpy(), parameters[row]
+            if not surely_keeps(values, one, id):
+                id = _highest(all_candidates(values, one), one, keys[row, None])
+            chosen[row] = id
     return chosen
+
+
+def _highest(candidates: Candidates, one: Sampling, key: Keys) -> int:
+    ids, logits = candidates
+    sums = logits / one.temperature + gumbel(key, ids)
+    highest = ids[sums == sums.max()]
+    return int(highest.min()) if len(highest) else 0
 
 
 def _draw_of_all(logits: torch.Tensor, parameters: Sequence[Sampling], keys: Keys) -> list[int]:
     """Draws noise only for the tokens that can win: a token's sum is at most its score and the highest noise
     of its block, and at least one sum is known."""
     rows, vocabulary = logits.shape
-    padded = torch.nn.functional.pad(logits, (0, -vocabulary % BLOCK), value=-torch.inf)
+    blocks = torch.nn.functional.pad(logits, (0, -vocabulary % BLOCK), value=-torch.inf).view(rows, -1, BLOCK)
+    values = blocks.numpy()
     temperatures = np.array([one.temperature for one in parameters])
-    logits_of = padded.view(rows, -1, BLOCK).numpy()
-    scores = padded.view(rows, -1, BLOCK).amax(-1).numpy() / temperatures[:, None]
+    scores = blocks.amax(-1).numpy() / temperatures[:, None]
     noise = highest_gumbel(keys[:, None], np.arange(scores.shape[1]))
-
-    def block_scores(row: np.ndarray, block: np.ndarray) -> np.ndarray:
-        return logits_of[row, block] / temperatures[row, None]
+    bounds = scores + noise
 
     # What the block with the highest bound and that of the likeliest token reach.
     every = np.arange(rows)
     known = np.full(rows, -np.inf)
-    for block in ((scores + noise).argmax(-1), scores.argmax(-1)):
+    for block in (bounds.argmax(-1), scores.argmax(-1)):
         ids = block[:, None] * BLOCK + np.arange(BLOCK)
-        sums = block_scores(every, block) + gumbel(keys[:, None], ids)
+        sums = values[every, block] / temperatures[:, None] + gumbel(keys[:, None], ids)
         known = np.maximum(known, sums.max(-1))
-    row, block = np.nonzero((scores + noise >= known[:, None]) & (scores > -np.inf))
-    bounds = block_scores(row, block) + noise[row, block, None]
-    pair, place = np.nonzero(bounds >= known[row, None])
+    row, block = np.nonzero((bounds >= known[:, None]) & (scores > -np.inf))
+    of_tokens = values[row, block] / temperatures[row, None] + noise[row, block, None]
+    pair, place = np.nonzero(of_tokens >= known[row, None])
     row, block = row[pair], block[pair]
     ids = block * BLOCK + place
-    sums = logits_of[row, block, place] / temperatures[row] + gumbel(keys[row], ids)
+    sums = values[row, block, place] / temperatures[row] + gumbel(keys[row], ids)
     # By row, the highest, then the lowest id, first.
     order = np.lexsort((ids, -sums, row))
     found, first = np.unique(row[order], return_index=True)
