@@ -89,7 +89,7 @@ async def test_a_grammar_that_grows_beyond_its_limits_ends_its_request_alone(ser
 
 async def test_the_first_of_several_choices_is_what_it_is_alone(served: Served) -> None:
     """One prompt, computed once: the choices share its blocks until each writes its own."""
-    asked = {"seed": 11, "temperature": 1.0, "max_tokens": 20}
+    asked = {"seed": 11, "temperature": 1.0, "max_tokens": 20, "extra_body": {"ignore_eos": True}}
     alone = await text(served, **asked)
     before = len(served.happened)
     several = await text(served, **asked, n=3)

@@ -46,8 +46,8 @@ TIE = 1e-3
 def batch() -> list[Request]:
     prompts: list[list[int]] = [case["prompt"] for case in json.loads(CASES.read_text())["cases"]]
     requests = [
-        make_request(f"{at}/{one.seed}", prompts[at], max_tokens=24, sampling=one)
-        for at in (0, 6, 8)
+        make_request(f"{at}/{one.seed}", prompts[at], max_tokens=20, sampling=one)
+        for at in (0, 8)
         for one in PARAMETERS
     ]
     for request in requests:
@@ -94,8 +94,8 @@ def test_the_batch_and_preemption_change_no_draw(monkeypatch: pytest.MonkeyPatch
     for mode in ("swap", "recompute"):
         together = batch()
         host = HostPool(64 if mode == "swap" else 0, mode)
-        scheduler = run_all(runner, together, token_budget=48, kv_blocks=26, host=host)
-        assert scheduler.counters.preemptions > 2
+        scheduler = run_all(runner, together, token_budget=48, kv_blocks=17, host=host)
+        assert scheduler.counters.preemptions > 0
         assert bool(scheduler.counters.swaps) == (mode == "swap")
         differences += [
             Difference(request, alone[request.id].output)
