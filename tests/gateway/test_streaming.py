@@ -118,6 +118,13 @@ async def test_an_unfinished_character_at_the_end_shows_as_replacement(gateway: 
     assert (await asked).json()["choices"][0]["text"] == "a\ufffd"
 
 
+async def test_an_unfinished_character_at_the_end_can_complete_a_stop_string(gateway: Gateway) -> None:
+    asked = asyncio.create_task(gateway.post(TEXT, text(stop="a\ufffd")))
+    say(await gateway.generation(), gateway.ids("one a😀")[:-1], "length")
+    choice = (await asked).json()["choices"][0]
+    assert (choice["text"], choice["finish_reason"]) == ("one ", "stop")
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_stop_string_across_tokens_ends_the_answer_and_the_generation(
     gateway: Gateway, stream: bool

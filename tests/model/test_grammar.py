@@ -86,8 +86,10 @@ def test_states_of_one_grammar_do_not_share_their_place(
     assert np.flatnonzero(second.allowed()).tolist() == [a]
 
 
-def test_what_is_not_allowed_is_an_error(grammars: Grammars, tiny_tokenizer: Tokenizer) -> None:
-    with pytest.raises(GrammarStateError):
+def test_what_is_not_allowed_is_an_error_that_tells_no_text(
+    grammars: Grammars, tiny_tokenizer: Tokenizer
+) -> None:
+    with pytest.raises(GrammarStateError, match=r"^token 1 of the answer is not allowed by it$"):
         grammars.start(regex("ab")).push(tiny_tokenizer.encode("x")[0])
 
 

@@ -99,3 +99,18 @@ def test_masks_leave_minus_infinity_whatever_else_is_done() -> None:
     adjustments.apply(logits)
     assert (logits[1] > -torch.inf).nonzero().squeeze(-1).tolist() == [2, 5]
     assert torch.equal(logits[0], torch.zeros(VOCABULARY))
+
+
+@pytest.mark.parametrize("repetition", [1e-320, 1e-50, 1e-40, 10.0])
+def test_an_extreme_penalty_lets_nothing_through_that_may_not_come(repetition: float) -> None:
+    one = Sampling(repetition_penalty=repetition)
+    logits = torch.linspace(-30, 30, VOCABULARY).repeat(2, 1)
+    allowed = np.ones(VOCABULARY, dtype=np.bool_)
+    allowed[[1, 39]] = False
+    adjustments = Adjustments(VOCABULARY)
+    adjustments.allow(1, allowed)
+    adjustments.ban(1, np.array([4]))
+    adjustments.penalize(1, one, counted([1, 4, 5, 20, 36, 38, 39], [37, 38]))
+    adjustments.apply(logits)
+    assert (logits[1] == -torch.inf).nonzero().squeeze(-1).tolist() == [1, 4, 39]
+    assert int(logits[1].isfinite().sum()) == VOCABULARY - 3

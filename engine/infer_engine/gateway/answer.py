@@ -67,6 +67,8 @@ class Answer:
         if generation.finish_reason not in ("stop", "length"):
             raise ended_badly(generation)
         text += self._stop_text.push(self._detokenizer.flush())
+        if self.ended:
+            return self._last(text, "stop", self._released_chars + len(text))
         return self._last(text + self._stop_text.flush(), generation.finish_reason, None)
 
     def _last(self, text: str, finish: ClientFinish, cut: int | None) -> Piece:

@@ -88,7 +88,8 @@ class GrammarState:
     def push(self, token: int) -> None:
         """GrammarStateError when the grammar does not allow it."""
         if not self._matcher.consume_token(token):
-            raise GrammarStateError(_first_line(self._matcher.get_error()) or f"token {token} is not allowed")
+            # The library's own message quotes the token, and errors end in logs.
+            raise GrammarStateError(f"token {self.length + 1} of the answer is not allowed by it")
         self.length += 1
 
     def allowed(self) -> NDArray[np.bool_]:

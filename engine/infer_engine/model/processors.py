@@ -25,6 +25,10 @@ Ids = NDArray[np.int64]
 Values = NDArray[np.float32]
 Allowed = NDArray[np.bool_]
 
+#: A repetition penalty below this counts as this. Dividing by less leaves no finite logits; and in fp32 it
+#: can be zero, times which the minus infinity of what may not come is no number, and that is chosen.
+_LEAST_REPETITION = 1e-30
+
 
 class TokenCounts:
     """How often each token of one request is in its output, for those that are in prompt or output."""
@@ -82,7 +86,8 @@ class Adjustments:
 
     def penalize(self, row: int, one: Sampling, counts: TokenCounts) -> None:
         self._seen.append(counts.ids + row * self._vocabulary)
-        self._repetition.append(np.full(len(counts.ids), one.repetition_penalty, dtype=np.float32))
+        repetition = max(one.repetition_penalty, _LEAST_REPETITION)
+        self._repetition.append(np.full(len(counts.ids), repetition, dtype=np.float32))
         self._subtracted.append(
             (counts.counts * one.frequency_penalty + (counts.counts > 0) * one.presence_penalty).astype(
                 np.float32
