@@ -147,6 +147,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("launcher is inproc, which is for simulated replicas: simulate is not given")
         if deployment is not None and self.launcher not in (None, "inproc"):
             raise ValueError(f"launcher is {self.launcher}; simulated replicas are launched inproc")
+        if deployment is None and self.speed != 1.0:
+            raise ValueError(
+                f"speed is {self.speed:g}, which is for simulated replicas: simulate is not given"
+            )
         if self.launcher == "ray":
             raise ValueError("launcher is ray, which this version does not have; local and inproc it has")
 

@@ -1,7 +1,9 @@
 """Limits are validated whole and applied whole."""
 
+from typing import cast
+
 import pytest
-from infer_engine.core.limits import Limits, LimitsError
+from infer_engine.core.limits import LIMIT_NAMES, MOST, LimitChanges, Limits, LimitsError
 from support.scheduling import Rig, counts
 
 
@@ -22,6 +24,15 @@ def test_every_wrong_value_is_named_with_what_is_allowed() -> None:
         assert name in text
     assert "0 to 16 allowed" in text
     assert len(refused.value.problems) == 6
+
+
+@pytest.mark.parametrize("name", sorted(set(LIMIT_NAMES) - {"admit_limit", "batch_limit"}))
+def test_a_number_that_no_message_could_carry_is_refused(name: str) -> None:
+    rig = Rig(blocks=16)
+    before = rig.scheduler.limits
+    with pytest.raises(LimitsError, match=f"{name}: {10**30} given, . to {MOST} allowed|token_budget: "):
+        rig.scheduler.set_limits(**cast("LimitChanges", {name: 10**30}))
+    assert rig.scheduler.limits is before
 
 
 def test_ratios_round_down_to_blocks() -> None:

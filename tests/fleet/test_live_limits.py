@@ -45,6 +45,9 @@ async def test_one_that_does_not_fit_leaves_all_as_they_are() -> None:
         with pytest.raises(Refusal) as refused:
             await change(bench, token_budget=3)
         assert refused.value.problem.field == "token_budget"
+        with pytest.raises(Refusal) as refused:
+            await change(bench, age_steps=10**30)
+        assert (refused.value.problem.status, refused.value.problem.field) == (422, "age_steps")
         assert now(bench, "r0") == before
         assert now(bench, "r1") == before
 

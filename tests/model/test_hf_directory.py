@@ -3,6 +3,7 @@ allocated by it."""
 
 import contextlib
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,15 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
         read_hf_directory(path)
     (path / "config.json").unlink()
     with pytest.raises(ModelUnavailable, match=r"cannot read m/config.json"):
+        read_hf_directory(path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_pipe_is_refused_and_not_waited_for(name: str, tmp_path: Path) -> None:
+    path = write_hf(tmp_path / "m", LLAMA)
+    (path / name).unlink()
+    os.mkfifo(path / name)
+    with pytest.raises(ModelUnsupported, match=f"m/{name} is no regular file"):
         read_hf_directory(path)
 
 

@@ -29,6 +29,8 @@ def test_a_simulated_fleet() -> None:
         ({"simulate": "70b@4×h100", "speed": "0"}, "--speed: '0' was given"),
         ({"simulate": "70b@4×h100", "launcher": "local"}, "simulated replicas are launched inproc"),
         ({"launcher": "inproc"}, "launcher is inproc, which is for simulated replicas"),
+        ({"speed": "4"}, "speed is 4, which is for simulated replicas"),
+        ({"token_budget": "8", "max_running": "9"}, "token_budget is 8; it must be at least max_running (9)"),
         ({"launcher": "ray"}, "launcher is ray, which this version does not have"),
         ({"replicas": "65"}, "at most 64 are allowed unless they are simulated"),
         ({"simulate": "70b@4×h100", "replicas": "1025"}, "--replicas: '1025' was given"),
@@ -38,6 +40,7 @@ def test_what_does_not_go_is_named(words: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError) as refused:
         build_settings({"control": "unix:///tmp/x.sock", **words})
     assert said in str(refused.value)
+    assert "None was given" not in str(refused.value)
 
 
 def test_every_model_fits_some_gpus() -> None:

@@ -1,9 +1,12 @@
 """A simulated fleet is marked on every screen, and says when the machine does not keep up."""
 
+import dataclasses
+
 import msgspec
 import pytest
 from infer_console.view.banner import banner
 from infer_console.view.look import Look
+from infer_console.view.pool import step_row
 from infer_console.view.row import plain
 from infer_console.view.simulated import simulated_mark
 from infer_engine.protocol import Fleet, Simulation
@@ -37,3 +40,11 @@ def test_the_banner_never_leaves_it_out(width: int) -> None:
     assert "SIMULATED ×4, runs ×1.5" in plain(banner(picture, Look(), width, picture.at))
     real = incident(fleet=msgspec.structs.replace(simulated(), simulated=False, simulation=None))
     assert "SIMULATED" not in plain(banner(real, Look(), width, picture.at))
+
+
+@pytest.mark.parametrize("width", range(60, 121))
+def test_the_count_of_steps_never_runs_into_the_number_of_gpus(width: int) -> None:
+    replica = incident().replicas["r0"]
+    status = msgspec.structs.replace(replica.status, simulated=True, device="4×H100")
+    row = plain(step_row(dataclasses.replace(replica, status=status), width))
+    assert "4×H100" not in row or "  4×H100  simulated" in row

@@ -39,12 +39,12 @@ def _value(word: str) -> Setting:
     share = word.removesuffix("%")
     for kind in (int, float):
         try:
-            number = kind(share)
-        except ValueError:
+            number = kind(share) / 100 if share != word else kind(share)
+        except (ValueError, OverflowError):
             continue
-        if not math.isfinite(number):
+        if isinstance(number, float) and not math.isfinite(number):
             break
-        return number / 100 if share != word else number
+        return number
     return word
 
 

@@ -32,9 +32,11 @@ NAMES = {
 def _limits(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
-    if not arguments.settings:
+    if not arguments.settings and arguments.revert_after is None:
         return _show(arguments)
     try:
+        if not arguments.settings:
+            raise AssignmentError("nothing to change was given, allowed is KEY=VALUE")
         given = parse_assignments(arguments.settings, NAMES)
         wrong = next((name for name, value in given.items() if type(value) is not int), None)
         if wrong is not None:

@@ -93,9 +93,11 @@ def _in_options(message: str, words: dict[str, Any]) -> str:
         return message
     name = found.group(1)
     option = next(
-        (option for option, setting, _ in SERVER_OPTIONS + REPLICA_OPTIONS if setting == name), name
+        (option for option, setting, _ in SERVER_OPTIONS + REPLICA_OPTIONS if setting == name), None
     )
-    return f"{option}: {words.get(name)!r} was given: {message[: found.start()]}"
+    why = message[: found.start()]
+    # Several settings that do not go together: the message names them.
+    return why if option is None else f"{option}: {words.get(name)!r} was given: {why}"
 
 
 def _arguments(parser: ArgumentParser) -> None:

@@ -26,9 +26,9 @@ def _tenant(arguments: Namespace) -> int:
     except AssignmentError as error:
         complain(f"tenant: {error}")
         return codes.USAGE
-    if not limits and not arguments.forget:
+    if not limits and not arguments.forget and revert_s is None:
         return _show(arguments)
-    if arguments.name is None or (limits and arguments.forget):
+    if not arguments.name or bool(limits) == arguments.forget:
         complain("tenant: give a NAME (or '*' for all others), and either --limit or --forget")
         return codes.USAGE
 

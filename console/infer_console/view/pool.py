@@ -65,7 +65,8 @@ def step_row(replica: ReplicaPicture, width: int) -> Row:
     else:
         facts += [status.dtype] if status.dtype else []
         facts += [f"pid {status.pid}"] if status.pid is not None else []
-    return line.right(safe("  ".join(facts) + " ", 60), "dim").row()
+    # With a gap, or not at all: a count of steps must not run into a number of GPUs.
+    return line.right(safe("  " + "  ".join(facts) + " ", 62), "dim").row()
 
 
 def why_row(replica: ReplicaPicture, width: int) -> Row:

@@ -8,6 +8,8 @@ from infer_engine.protocol import TenantLimits, Tier
 
 #: Most tenants that have limits of their own.
 MOST_TENANTS = 256
+#: No limit is larger: a number in a message has 64 bits at most, and this is as good as none.
+MOST = 10**15
 
 
 class LimitsError(ValueError):
@@ -96,8 +98,12 @@ class Limits:
 
         def require(name: str, low: int, high: int | None, why: str = "") -> None:
             value: int = getattr(self, name)
-            if value < low or (high is not None and value > high):
-                allowed = f"at least {low}" if high is None else f"{low} to {high}"
+            if value < low or value > (MOST if high is None else high):
+                allowed = (
+                    f"at least {low}"
+                    if high is None and value < low
+                    else f"{low} to {MOST if high is None else high}"
+                )
                 problems.append(f"{name}: {value} given, {allowed} allowed{why}")
 
         require("admit_limit", 0, total_blocks, " (blocks of the pool)")

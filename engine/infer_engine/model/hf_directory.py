@@ -14,7 +14,7 @@ from typing import Any
 import safetensors
 
 from infer_engine.model.errors import ModelUnavailable, ModelUnsupported
-from infer_engine.model.json_file import JsonObject, read_json
+from infer_engine.model.json_file import JsonObject, ensure_regular, read_json
 
 CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
@@ -91,6 +91,7 @@ def _shard_name(index: JsonObject, name: Any) -> str:
 def _add_tensors(path: Path, tensors: dict[str, HfTensor]) -> None:
     """Add what ``path`` holds, by its header alone."""
     label = f"{path.parent.name}/{path.name}"
+    ensure_regular(path)
     try:
         with path.open("rb") as file:
             start = file.read(8)

@@ -13,7 +13,7 @@ from infer_engine.model.byte_alphabet import bytes_of_token
 from infer_engine.model.errors import ModelUnavailable, ModelUnsupported
 from infer_engine.model.hf_directory import HfDirectory
 from infer_engine.model.hyper_parameters import MOST_VOCABULARY
-from infer_engine.model.json_file import JsonObject, read_json
+from infer_engine.model.json_file import JsonObject, ensure_regular, read_json
 from infer_engine.model.token_table import END_TOKENS, TokenTable, spelled_by_piece
 
 _MOST_BYTES = 1 << 26
@@ -238,6 +238,7 @@ def _chat_template(path: Path, config: JsonObject) -> str:
     """The file of its own comes first; of several named ones the default."""
     file = path / "chat_template.jinja"
     if file.exists():
+        ensure_regular(file)
         try:
             with file.open("rb") as opened:
                 content = opened.read(_MOST_TEMPLATE_BYTES + 1)

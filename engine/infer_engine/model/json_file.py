@@ -64,10 +64,17 @@ class JsonObject:
             )
 
 
+def ensure_regular(path: Path) -> None:
+    """Raises ModelUnsupported for what is there and no file: whoever opens a pipe waits for ever."""
+    if path.exists() and not path.is_file():
+        raise ModelUnsupported(f"{path.parent.name}/{path.name} is no regular file")
+
+
 def read_json(path: Path, most_bytes: int) -> JsonObject:
     """Raises ModelUnavailable when the file cannot be read, ModelUnsupported when it is larger than
     ``most_bytes`` or not one JSON object."""
     label = f"{path.parent.name}/{path.name}"
+    ensure_regular(path)
     try:
         with path.open("rb") as file:
             content = file.read(most_bytes + 1)

@@ -219,9 +219,9 @@ class ReplicaHandle:
         LimitsPendingError when it is lost or does not answer."""
         number = next(self._call_numbers)
         call: asyncio.Future[LimitsSet] = asyncio.get_running_loop().create_future()
-        self._calls[number] = call
-        self.tell(SetLimits(call=number, **limits))
         try:
+            self._calls[number] = call
+            self.tell(SetLimits(call=number, **limits))
             async with asyncio.timeout(timeout_s):
                 answer = await call
         except TimeoutError:

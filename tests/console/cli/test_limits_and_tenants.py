@@ -48,6 +48,9 @@ def test_limits_are_shown_changed_and_refused(run: Run) -> None:
         ("limits", "token_budget=1.5"),
         ("limits", "token_budget=64", "token_budget=65"),
         ("limits", "token_budget=64", "--revert-after", "soon"),
+        ("limits", "--revert-after", "5s"),
+        ("tenant", "a", "--revert-after", "5s"),
+        ("tenant", "", "--limit", "kv_share=0.5"),
         ("tenant", "--limit", "kv_share=0.5"),
         ("tenant", "a", "--limit", "speed=1"),
         ("tenant", "a", "--limit", "kv_share=0.5", "--forget"),
@@ -84,6 +87,12 @@ def test_a_tenant_is_limited_shown_and_forgotten(run: Run) -> None:
 )
 def test_values(word: str, value: object) -> None:
     assert parse_assignments([word], ["a"]) == {"a": value}
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_numbers_beyond_all_measure_are_left_to_who_refuses_them(digits: int) -> None:
+    for word in ("9" * digits, "9" * digits + "%"):
+        assert str(parse_assignments([f"a={word}"], ["a"])["a"]) == word
 
 
 @pytest.mark.parametrize("word", ["a", "a=", "=1", "b=1"])
