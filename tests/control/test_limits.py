@@ -1,7 +1,9 @@
 """Live limits and tenants through the control API: shown, predicted, changed whole, put back."""
 
+import asyncio
+
 import msgspec
-from infer_engine.protocol import LiveLimits, TenantLimits, Tenants
+from infer_engine.protocol import LiveLimits, Operation, TenantLimits, Tenants
 from support.asking import command, complete, ended, refused
 from support.server import EngineServer
 
@@ -69,3 +71,19 @@ async def test_what_does_not_fit_is_refused(server: EngineServer) -> None:
     assert (await refused(server, "/tenants/a", limits={"kv_share": 2})).field == "kv_share"
     assert (await refused(server, "/tenants/a")).field == "limits"
     assert (await refused(server, "/tenants/a", limits={"kv_share": 0.5}, revert_after_s=0)).status == 422
+
+
+async def test_of_two_changes_at_once_the_later_is_not_undone_by_the_earlier(server: EngineServer) -> None:
+    before = (await limits(server, "r0"))["max_passes"]
+    timed, lasting = await asyncio.gather(
+        command(server, "/limits", limits={"max_passes": 5}, revert_after_s=1),
+        command(server, "/limits", limits={"max_passes": 5}),
+    )
+    assert timed.operation is not None
+    assert lasting.operation is not None
+    if timed.operation.started_at < lasting.operation.started_at:
+        async with server.async_control() as client:
+            revert = timed.operation.params["revert_operation"]
+            response = await client.get(f"/control/v1/operations/{revert}")
+        assert msgspec.json.decode(response.content, type=Operation).phase == "cancelled"
+    await command(server, "/limits", limits={"max_passes": before})

@@ -1,12 +1,13 @@
 """Changing live limits of replicas and of tenants, and putting them back after a while."""
 
+import asyncio
 from collections.abc import Callable
 
 from infer_engine.control.operations import Operations
 from infer_engine.control.timed_change import start_revert, supersede
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.live_limits import Moves
-from infer_engine.protocol import ChangeLimits, ChangeTenant, CommandResult, TenantLimits
+from infer_engine.protocol import ChangeLimits, ChangeTenant, CommandResult, Effect, TenantLimits
 
 
 class LimitChanges:
@@ -16,6 +17,9 @@ class LimitChanges:
         self._fleet = fleet
         self._operations = operations
         self._wall = wall
+        #: One change after another, each with its revert: of two under way at once, the later must find the
+        #: revert of the earlier, to cancel it.
+        self._turn = asyncio.Lock()
 
     async def change_limits(self, command: ChangeLimits) -> CommandResult:
         """All that are given, or none, between two steps of each replica; nobody is evicted."""
@@ -24,6 +28,10 @@ class LimitChanges:
             return CommandResult(operation=None, effect=effect)
         if command.revert_after_s is not None:
             self._operations.ensure_room()  # before anything moves: a refused command moves nothing
+        async with self._turn:
+            return await self._change_limits(command, effect)
+
+    async def _change_limits(self, command: ChangeLimits, effect: Effect) -> CommandResult:
         target = command.replica or "fleet"
         supersede(self._operations, "limits-revert", target)
         moves = await self._fleet.change_limits(command)
@@ -68,6 +76,10 @@ class LimitChanges:
             return CommandResult(operation=None, effect=effect)
         if command.revert_after_s is not None:
             self._operations.ensure_room()
+        async with self._turn:
+            return await self._change_tenant(tenant, command, effect)
+
+    async def _change_tenant(self, tenant: str, command: ChangeTenant, effect: Effect) -> CommandResult:
         supersede(self._operations, "tenant-revert", tenant)
         before, after = await self._fleet.change_tenant(tenant, command)
         message = f"{_limits(before)} → {_limits(after)}"
