@@ -45,7 +45,20 @@ Value = Any
 
 def at(b: Builder, address: Value, offset: int, kind: Any) -> Value:
     """A pointer to ``kind``, ``offset`` bytes after ``address`` (an integer)."""
+    allow_any_address(b)
     return b.inttoptr(b.add(address, I64(offset)), kind.as_pointer())
+
+
+def allow_any_address(b: Builder) -> None:
+    """Let the function that is being built use addresses that are sums of integers.
+
+    numba optimises a function again where another one has it, after LLVM has made machine code of it once
+    and, on the way, cut addresses in two: a pointer and an offset, and which summand is the pointer is as it
+    comes. Where that one is 0 (the first chunk of a row), the second time takes the access for one through
+    the null pointer, which may do anything: it was thrown away. With this attribute null is an address like
+    any other. Functions that these are inlined into get it with them."""
+    # llvmlite's own list of attributes lacks it, LLVM's does not.
+    set[str].add(b.function.attributes, "null_pointer_is_valid")
 
 
 def load(b: Builder, address: Value, offset: int, kind: Any) -> Value:

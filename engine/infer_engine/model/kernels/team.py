@@ -13,6 +13,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from infer_engine.model.kernels.jit import compiled
+from infer_engine.model.kernels.simd import allow_any_address
 
 #: Looks at the barrier before a thread offers its core to others: a microsecond or two.
 _PATIENCE = 64
@@ -23,6 +24,7 @@ STRIDE = 8
 def _atomic(kind: str) -> Any:
     def make(context: Any, address: Any, amount: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: list[Any]) -> Any:
+            allow_any_address(builder)
             pointer = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
             if kind == "add":
                 return builder.atomic_rmw("add", pointer, arguments[1], "acq_rel")
