@@ -188,11 +188,11 @@ def attend_tile(
     for begin in range(0, first + count, REACH):
         tokens = min(REACH, first + count - begin)
         _fetch_tile(layer, shape, table, kv_head, begin, tokens, k, v)
-        _multiply(rows, q, head_dim, k, scores, 0)
+        _multiply(rows, q, head_dim, k, scores, np.int64(0))
         for row in range(rows):
             seen = min(tokens, first + row // sharing + 1 - begin)
             _fold(scores[row], seen, sums[row], o[row])
-        _multiply(rows, scores, REACH, v, o, 1)
+        _multiply(rows, scores, np.int64(REACH), v, o, np.int64(1))
     for row in range(rows):
         head = (kv_head * sharing + row % sharing) * head_dim
         for n in range(head_dim):

@@ -26,9 +26,12 @@ _CPU = torch.device("cpu")
 #: Largest difference of two logits of the check, relative to the largest logit. fp16 weights would pass; a
 #: kernel that reads the wrong weight would not.
 TOLERANCE = 5e-3
-#: The last block holds one token of the decode's context, whatever its size.
+#: Two parts of a decode's context; its last block holds one token, whatever its size.
 _CHECKED_TOKENS = 257
-_LEAST_HEAD_DIM = 64
+#: Beginning and length of what is computed, one after another, in a fresh context each: a first token alone;
+#: a prompt in two chunks, and a decode.
+_CHECKED_SPANS = (((0, 1),), ((0, 100), (100, _CHECKED_TOKENS - 101), (_CHECKED_TOKENS - 1, 1)))
+_CHECK_THREADS = 2
 
 
 def kernel_model(
@@ -40,7 +43,7 @@ def kernel_model(
         why_not = _unknown_part(architecture, weights) or _why_not(architecture, block_size)
         if why_not is None:
             progress("compiling kernels", None)
-            why_not = _failed_check(architecture, weights, source, block_size)
+            why_not = _compiled_and_checked(architecture, weights, source, block_size, progress)
     except Exception as error:
         # Whatever a compiler does on a machine that nobody has seen: torch still computes.
         log.exception("the compiled kernels cannot be used")
@@ -71,11 +74,8 @@ def _why_not(architecture: Architecture, block_size: int) -> str | None:
     from infer_engine.model.kernels.attention import PART
     from infer_engine.model.kernels.micro_attention import TOKENS
 
-    # Of heads under 64, the first token's values were once added as zeros: not understood, so not computed.
-    if architecture.head_dim % simd.WIDTH or architecture.head_dim < _LEAST_HEAD_DIM:
-        return (
-            f"head dimension {architecture.head_dim} under {_LEAST_HEAD_DIM} or no multiple of {simd.WIDTH}"
-        )
+    if architecture.head_dim % simd.WIDTH:
+        return f"head dimension {architecture.head_dim} is no multiple of {simd.WIDTH}"
     if block_size % TOKENS or PART % block_size:
         return f"block size {block_size} is no multiple of {TOKENS} that divides {PART}"
     return None
@@ -90,28 +90,42 @@ def _made(
     return KernelLlama(architecture, weights, StoredMatrices(source), threads, progress)
 
 
+def _compiled_and_checked(
+    architecture: Architecture, weights: Weights, source: GgufFile | None, block_size: int, progress: Progress
+) -> str | None:
+    from infer_engine.model.kernels.compiled import one_compiles
+
+    with one_compiles(lambda: progress("waiting for another process that compiles kernels", None)):
+        return _failed_check(architecture, weights, source, block_size)
+
+
 def _failed_check(
     architecture: Architecture, weights: Weights, source: GgufFile | None, block_size: int
 ) -> str | None:
-    """Compare the first layer, and the output matrix on top of it, with torch: a prompt, then a decode."""
+    """Compare the first layer, and the output matrix on top of it, with torch: whatever is compiled or was
+    kept does here what it will do, or is not used."""
     one_layer = replace(architecture, layers=1)
     blocks = _CHECKED_TOKENS // block_size + 1
     table = list(range(blocks))[::-1]
     reference = Llama(one_layer, weights, "fp32", _CPU)
-    kernels = _made(one_layer, weights, source, 1, lambda _what, _fraction: None)
+    threads = min(_CHECK_THREADS, torch.get_num_threads())
+    kernels = _made(one_layer, weights, source, threads, lambda _what, _fraction: None)
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, architecture.vocab_size, (_CHECKED_TOKENS,), generator=generator)
     try:
-        pools = [KvPool(one_layer, blocks, block_size, torch.float32, _CPU) for _ in range(2)]
-        generator = torch.Generator().manual_seed(0)
-        tokens = torch.randint(0, architecture.vocab_size, (_CHECKED_TOKENS,), generator=generator)
-        for span in (Span(0, _CHECKED_TOKENS - 1, table), Span(_CHECKED_TOKENS - 1, 1, table)):
-            positions = torch.arange(span.start, span.start + span.count)
-            attention = PagedAttention(pools[0], [span], Scratch(torch.float32, _CPU), torch.float32)
-            last = span.count - 1
-            expected = reference(tokens[positions], positions, attention, torch.tensor([last]))
-            actual = kernels(tokens[positions], positions, [span], pools[1], [last])
-            error = float((actual - expected).abs().max() / expected.abs().max())
-            if not error < TOLERANCE:  # NaN fails too
-                return f"they failed their check: logits differ from torch's by {error:.1e}"
+        for spans in _CHECKED_SPANS:
+            pools = [KvPool(one_layer, blocks, block_size, torch.float32, _CPU) for _ in range(2)]
+            for start, count in spans:
+                span, positions = Span(start, count, table), torch.arange(start, start + count)
+                attention = PagedAttention(pools[0], [span], Scratch(torch.float32, _CPU), torch.float32)
+                expected = reference(tokens[positions], positions, attention, torch.tensor([count - 1]))
+                actual = kernels(tokens[positions], positions, [span], pools[1], [count - 1])
+                error = float((actual - expected).abs().max() / expected.abs().max())
+                if not error < TOLERANCE:  # NaN fails too
+                    return (
+                        f"they failed their check: logits differ from torch's by {error:.1e} "
+                        f"with {count} tokens after {start}"
+                    )
     finally:
         kernels.close()
     return None

@@ -128,7 +128,7 @@ def _gate_up(
 ) -> None:
     """The panels of gate and up lie by turns: a thread has both halves of what it multiplies."""
     share = _share(panels, threads)
-    rows = out.shape[0]
+    rows, replace = out.shape[0], np.int64(0)
     while True:
         first = claim(counters, phase, share)
         if first >= panels:
@@ -137,7 +137,7 @@ def _gate_up(
             for half in range(2):
                 at = tile.ctypes.data + 4 * PANEL * half
                 multiply_panel(
-                    matrix[0], matrix[1], 2 * panel + half, columns, inputs, rows, at, tile.strides[0], 0
+                    matrix[0], matrix[1], 2 * panel + half, columns, inputs, rows, at, tile.strides[0], replace
                 )
             for row in range(rows):
                 gated(tile[row, 0], tile[row, 1], PANEL, out[row, panel * PANEL :])
@@ -149,7 +149,7 @@ def _normed_rows(
 ) -> None:
     """Norm ``rows`` of ``x`` into the first rows of the next product's input."""
     while True:
-        number = claim(counters, phase, 1)
+        number = claim(counters, phase, np.int64(1))
         if number >= rows.size:
             return
         norm(x[rows[number]], weight, epsilon, buffers.row[number])
@@ -163,7 +163,7 @@ def _rotate_and_store(shape: Any, step: Any, buffers: Any, layer: Any, counters:
     d = shape.head_dim
     turned = shape.heads + shape.kv_heads
     while True:
-        row = claim(counters, phase, 1)
+        row = claim(counters, phase, np.int64(1))
         if row >= step.slots.size:
             return
         qkv = buffers.qkv[row]
@@ -172,7 +172,9 @@ def _rotate_and_store(shape: Any, step: Any, buffers: Any, layer: Any, counters:
         block, at = step.slots[row] // shape.block_size, step.slots[row] % shape.block_size * d
         for plane in range(2 * shape.kv_heads):
             first = (shape.heads + plane) * d
-            layer[plane * shape.blocks + block, at : at + d] = qkv[first : first + d]
+            into = layer[plane * shape.blocks + block]
+            for n in range(d):
+                into[at + n] = qkv[first + n]
 
 
 @compiled
@@ -183,7 +185,7 @@ def _attend(
     q, k, v, scores, o, sums = scratch
     mine = (q[thread], k[thread], v[thread], scores[thread], o[thread], sums[thread])
     while True:
-        number = claim(counters, phase, 1)
+        number = claim(counters, phase, np.int64(1))
         if number >= step.tasks.shape[0] * shape.kv_heads:
             return
         task, kv_head = number // shape.kv_heads, number % shape.kv_heads
@@ -204,7 +206,7 @@ def _finish_rows(
 ) -> None:
     """Make ``values`` the next product's input."""
     while True:
-        row = claim(counters, phase, 1)
+        row = claim(counters, phase, np.int64(1))
         if row >= step.slots.size:
             return
         if kind != HALF:
@@ -215,7 +217,7 @@ def _finish_rows(
 def _merge_rows(shape: Any, kind: int, step: Any, buffers: Any, counters: Any, phase: int) -> None:
     columns = shape.heads * shape.head_dim
     while True:
-        row = claim(counters, phase, 1)
+        row = claim(counters, phase, np.int64(1))
         if row >= step.slots.size:
             return
         first, count = step.parts[row]
@@ -243,6 +245,8 @@ def forward(
     a, b = shape, buffers
     width = a.heads * a.head_dim
     rows = np.arange(step.slots.size)
+    # Not written where they are used: numba compiles a function once for each constant that it is called with.
+    replace, add = np.int64(0), np.int64(1)
     inputs = (b.row, b.shorts, b.scales)
     phase = 0
     for n in range(a.layers):
@@ -252,7 +256,7 @@ def forward(
         )
         meet(barrier, phase + 1, threads)
         _multiply(
-            matrices[QKV], a.hidden, b.qkv.shape[1] // PANEL, inputs, b.qkv, 0, counters, phase + 1, threads
+            matrices[QKV], a.hidden, b.qkv.shape[1] // PANEL, inputs, b.qkv, replace, counters, phase + 1, threads
         )
         meet(barrier, phase + 2, threads)
         _rotate_and_store(a, step, b, layer, counters, phase + 2)
@@ -262,7 +266,7 @@ def forward(
         _merge_rows(a, matrices[OUTPUT, 0], step, b, counters, phase + 4)
         meet(barrier, phase + 5, threads)
         _multiply(
-            matrices[OUTPUT], width, b.x.shape[1] // PANEL, inputs, b.x, 1, counters, phase + 5, threads
+            matrices[OUTPUT], width, b.x.shape[1] // PANEL, inputs, b.x, add, counters, phase + 5, threads
         )
         meet(barrier, phase + 6, threads)
         _normed_rows(
@@ -297,7 +301,7 @@ def forward(
             b.x.shape[1] // PANEL,
             gated_inputs,
             b.x,
-            1,
+            add,
             counters,
             phase + 9,
             threads,
@@ -322,7 +326,7 @@ def forward(
             b.logits.shape[1] // PANEL,
             inputs,
             b.logits,
-            0,
+            replace,
             counters,
             phase + 1,
             threads,

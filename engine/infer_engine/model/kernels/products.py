@@ -17,11 +17,11 @@ _half_8, _half_4, _half_2, _half_1 = (plain(True, rows) for rows in (MOST_ROWS, 
 _float_8, _float_4, _float_2, _float_1 = (plain(False, rows) for rows in (MOST_ROWS, 4, 2, 1))
 
 
-def _cut(most: Any, four: Any, two: Any, one: Any) -> Any:
+def _cut(name: str, most: Any, four: Any, two: Any, one: Any) -> Any:
     """``(rows, weights, step, x, x_stride, scales, scales_stride, count, out, out_stride, add)`` for
     grouped."""
 
-    @compiled_closure
+    @compiled_closure(name)
     def cut(
         rows: int,
         weights: int,
@@ -58,8 +58,8 @@ def _cut(most: Any, four: Any, two: Any, one: Any) -> Any:
     return cut
 
 
-def _cut_plain(most: Any, four: Any, two: Any, one: Any) -> Any:
-    @compiled_closure
+def _cut_plain(name: str, most: Any, four: Any, two: Any, one: Any) -> Any:
+    @compiled_closure(name)
     def cut(
         rows: int,
         weights: int,
@@ -91,11 +91,11 @@ def _cut_plain(most: Any, four: Any, two: Any, one: Any) -> Any:
     return cut
 
 
-_four_bits = _cut(_four_8, _four_4, _four_2, _four_1)
-_eight_bits = _cut(_eight_8, _eight_4, _eight_2, _eight_1)
-_halves = _cut_plain(_half_8, _half_4, _half_2, _half_1)
+_four_bits = _cut("four_bits", _four_8, _four_4, _four_2, _four_1)
+_eight_bits = _cut("eight_bits", _eight_8, _eight_4, _eight_2, _eight_1)
+_halves = _cut_plain("halves", _half_8, _half_4, _half_2, _half_1)
 #: ``(rows, weights, weights_stride, x, x_stride, count, out, out_stride, add)``: as ``micro.plain`` in fp32.
-floats = _cut_plain(_float_8, _float_4, _float_2, _float_1)
+floats = _cut_plain("floats", _float_8, _float_4, _float_2, _float_1)
 
 
 @compiled

@@ -15,19 +15,27 @@ from numba.core import cgutils
 F32, F16, I16, I32, I64 = ir.FloatType(), ir.HalfType(), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 
 
+_KINDS = ("none", "avx2", "avx512", "avx512vnni")
+
+
+def _chosen() -> str:
+    """What the processor has; INFER_ENGINE_SIMD names a smaller one. ValueError when it names none."""
+    has = _detected()
+    asked = os.environ.get("INFER_ENGINE_SIMD") or has
+    if asked not in _KINDS:
+        raise ValueError(f"INFER_ENGINE_SIMD is {asked[:40]!r}; allowed: {', '.join(_KINDS)}")
+    return min(asked, has, key=_KINDS.index)
+
+
 def _detected() -> str:
-    """``avx512vnni``, ``avx512``, ``avx2``, or ``none`` where the kernels cannot run. INFER_ENGINE_SIMD names
-    a smaller one, for tests."""
-    asked = os.environ.get("INFER_ENGINE_SIMD")
-    if asked:
-        return asked
+    """One of ``_KINDS``; with ``none`` the kernels cannot run."""
     features: dict[str, bool] = dict(llvm.get_host_cpu_features())
     if all(features.get(name) for name in ("avx512f", "avx512bw", "avx512vl", "f16c", "fma")):
         return "avx512vnni" if features.get("avx512vnni") else "avx512"
     return "avx2" if all(features.get(name) for name in ("avx2", "f16c", "fma")) else "none"
 
 
-SIMD = _detected()
+SIMD = _chosen()
 #: 32-bit elements of a vector register.
 WIDTH = 16 if SIMD.startswith("avx512") else 8
 #: Rows of a weight matrix that are multiplied together: a panel is two registers wide.

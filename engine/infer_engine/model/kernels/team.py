@@ -4,6 +4,7 @@ Between steps they sleep. Within one they meet at barriers, hundreds of times, s
 other awake: for as long as a meeting usually takes, and then by giving the core to whoever else wants it.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -83,6 +84,11 @@ class Team:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
+        self._start()
+
+    def _start(self) -> None:
+        threads = self.threads
+        self._process = os.getpid()
         self._work: Callable[[int], None] | None = None
         self._starts = [threading.Semaphore(0) for _ in range(threads - 1)]
         self._done = threading.Semaphore(0)
@@ -95,6 +101,8 @@ class Team:
 
     def run(self, work: Callable[[int], None]) -> None:
         """``work(thread)`` on all at once; it must meet at its end, and must not raise."""
+        if os.getpid() != self._process:  # a fork takes no threads along
+            self._start()
         self._work = work
         for start in self._starts:
             start.release()
