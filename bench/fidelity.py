@@ -2,18 +2,24 @@
 comes with Python (the topics of its ``help``).
 
 python bench/fidelity.py --tokens 1536
+python bench/fidelity.py --json            the path that --dtype auto takes, as one results document
 """
 
 import argparse
 import json
 import math
 import os
-import platform
 import sys
 from pydoc_data import topics
 from typing import Any
 
+from infer_engine.benchmark.machine import describe
+from infer_engine.benchmark.results import Document, compared, encode, result
+
 WINDOW = 512
+REFERENCE = "torch fp32"
+#: Of the default path's perplexity, over the reference's.
+MOST_RATIO = 1.01
 
 
 def main() -> None:
@@ -24,6 +30,7 @@ def main() -> None:
         "--tokens", type=int, default=1536, help="in windows of 512, each with its own context"
     )
     parser.add_argument("--model", default=None, help="a GGUF file; default: the bundled model")
+    parser.add_argument("--json", action="store_true", help="one results document, of the default path")
     options = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
@@ -78,7 +85,7 @@ def main() -> None:
         reference = torch_path("fp32")
         expected = [reference(window).log_softmax(-1) for window in windows]
         for name, path in (
-            ("torch fp32", reference),
+            (REFERENCE, reference),
             ("torch packed_fp16", torch_path("packed_fp16")),
             ("kernels", kernels_path()),
         ):
@@ -104,11 +111,40 @@ def main() -> None:
     base = results[0]["perplexity"]
     for result in results:
         result["perplexity_ratio"] = result["perplexity"] / base
-    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
-    json.dump(
-        {"version": 1, "machine": machine, "tokens": len(ids), "results": results}, sys.stdout, indent=1
+    if options.json:
+        sys.stdout.buffer.write(encode(document(results, len(ids))))
+    else:
+        json.dump({"tokens": len(ids), "results": results}, sys.stdout, indent=1)
+        print()
+
+
+def document(results: list[dict[str, Any]], tokens: int) -> Document:
+    """Of the last path: what ``--dtype auto`` takes here."""
+    chosen, base = results[-1], results[0]["perplexity"]
+    note = f"{chosen['path']}, {tokens} tokens of the topics of Python's help"
+    return Document(
+        machine=describe(),
+        results=[
+            compared(
+                "perplexity of the default path",
+                "",
+                [chosen["perplexity"]],
+                REFERENCE,
+                base,
+                wanted=MOST_RATIO,
+                bound="most",
+                note=note,
+            ),
+            result("argmax agreement with " + REFERENCE, "share", [chosen["argmax_agreement"]], note=note),
+            result("mean KL divergence from " + REFERENCE, "nats", [chosen["mean_kl"]], note=note),
+            result(
+                "largest error of a log probability",
+                "nats",
+                [chosen["largest_log_probability_error"]],
+                note=note,
+            ),
+        ],
     )
-    print()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ ALONE = (1, 2, 17, 40)
 
 
 def main() -> None:
+    torch.set_num_threads(1)  # small things, that two would wait for each other over
     use_cache()  # before anything is compiled
     from infer_engine.model.kernels.simd import SIMD, WIDTH
     from support.tiny_model import write_tiny_gguf

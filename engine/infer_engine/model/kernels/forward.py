@@ -1,5 +1,5 @@
-"""The forward pass as one thread of a team computes it: phases of independent tasks, with a barrier after
-each.
+"""The forward pass as one thread of a team computes it: phases of independent tasks, each of
+which begins when the one before is done.
 
 It computes what ``model/llama.py`` computes. That one says it in torch's words and is the reference; at a
 millisecond or two for each layer and batch, its two dozen calls into torch a layer would cost more than the
@@ -16,7 +16,7 @@ from infer_engine.model.kernels.jit import compiled
 from infer_engine.model.kernels.products import HALF, multiply_panel
 from infer_engine.model.kernels.rows import gated, norm, quantise, rotate
 from infer_engine.model.kernels.simd import PANEL
-from infer_engine.model.kernels.team import claim, meet
+from infer_engine.model.kernels.team import claim, complete
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -105,13 +105,16 @@ def _multiply(
 ) -> None:
     share = _share(panels, threads)
     rows = out.shape[0]
+    mine = 0
     while True:
         first = claim(counters, phase, share)
         if first >= panels:
-            return
+            break
+        mine += min(share, panels - first)
         for panel in range(first, min(first + share, panels)):
             at = out.ctypes.data + 4 * PANEL * panel
             multiply_panel(matrix[0], matrix[1], panel, columns, inputs, rows, at, out.strides[0], add)
+    complete(counters, phase, mine, panels)
 
 
 @compiled
@@ -129,10 +132,12 @@ def _gate_up(
     """The panels of gate and up lie by turns: a thread has both halves of what it multiplies."""
     share = _share(panels, threads)
     rows, replace = out.shape[0], np.int64(0)
+    mine = 0
     while True:
         first = claim(counters, phase, share)
         if first >= panels:
-            return
+            break
+        mine += min(share, panels - first)
         for panel in range(first, min(first + share, panels)):
             for half in range(2):
                 at = tile.ctypes.data + 4 * PANEL * half
@@ -141,6 +146,7 @@ def _gate_up(
                 )
             for row in range(rows):
                 gated(tile[row, 0], tile[row, 1], PANEL, out[row, panel * PANEL :])
+    complete(counters, phase, mine, panels)
 
 
 @compiled
@@ -148,13 +154,16 @@ def _normed_rows(
     x: Any, rows: Any, weight: Any, epsilon: Any, kind: int, buffers: Any, counters: Any, phase: int
 ) -> None:
     """Norm ``rows`` of ``x`` into the first rows of the next product's input."""
+    mine = 0
     while True:
         number = claim(counters, phase, np.int64(1))
         if number >= rows.size:
-            return
+            break
+        mine += 1
         norm(x[rows[number]], weight, epsilon, buffers.row[number])
         if kind != HALF:
             quantise(buffers.row[number], weight.size, buffers.shorts[number], buffers.scales[number])
+    complete(counters, phase, mine, rows.size)
 
 
 @compiled
@@ -162,10 +171,12 @@ def _rotate_and_store(shape: Any, step: Any, buffers: Any, layer: Any, counters:
     """Turn queries and keys, and write keys and values where the block tables say."""
     d = shape.head_dim
     turned = shape.heads + shape.kv_heads
+    mine = 0
     while True:
         row = claim(counters, phase, np.int64(1))
         if row >= step.slots.size:
-            return
+            break
+        mine += 1
         qkv = buffers.qkv[row]
         for head in range(turned):
             rotate(qkv[head * d : (head + 1) * d], step.rotations[row])
@@ -175,6 +186,7 @@ def _rotate_and_store(shape: Any, step: Any, buffers: Any, layer: Any, counters:
             into = layer[plane * shape.blocks + block]
             for n in range(d):
                 into[at + n] = qkv[first + n]
+    complete(counters, phase, mine, step.slots.size)
 
 
 @compiled
@@ -183,11 +195,13 @@ def _attend(
 ) -> None:
     pool_shape = (shape.heads, shape.kv_heads, shape.head_dim, shape.block_size, shape.blocks)
     q, k, v, scores, o, sums = scratch
-    mine = (q[thread], k[thread], v[thread], scores[thread], o[thread], sums[thread])
+    own = (q[thread], k[thread], v[thread], scores[thread], o[thread], sums[thread])
+    mine = 0
     while True:
         number = claim(counters, phase, np.int64(1))
         if number >= step.tasks.shape[0] * shape.kv_heads:
-            return
+            break
+        mine += 1
         task, kv_head = number // shape.kv_heads, number % shape.kv_heads
         span, row, rows, begin, end = step.tasks[task]
         table = step.tables[span]
@@ -197,7 +211,8 @@ def _attend(
             attend_part(queries, layer, pool_shape, table, begin, end, kv_head, buffers.scores[thread], out)
         else:
             queries, out = buffers.qkv[row : row + rows], buffers.row[row : row + rows]
-            attend_tile(queries, begin, layer, pool_shape, table, kv_head, mine, out)
+            attend_tile(queries, begin, layer, pool_shape, table, kv_head, own, out)
+    complete(counters, phase, mine, step.tasks.shape[0] * shape.kv_heads)
 
 
 @compiled
@@ -205,26 +220,32 @@ def _finish_rows(
     values: Any, columns: int, kind: int, step: Any, buffers: Any, counters: Any, phase: int
 ) -> None:
     """Make ``values`` the next product's input."""
+    mine = 0
     while True:
         row = claim(counters, phase, np.int64(1))
         if row >= step.slots.size:
-            return
+            break
+        mine += 1
         if kind != HALF:
             quantise(values[row], columns, buffers.shorts[row], buffers.scales[row])
+    complete(counters, phase, mine, step.slots.size)
 
 
 @compiled
 def _merge_rows(shape: Any, kind: int, step: Any, buffers: Any, counters: Any, phase: int) -> None:
     columns = shape.heads * shape.head_dim
+    mine = 0
     while True:
         row = claim(counters, phase, np.int64(1))
         if row >= step.slots.size:
-            return
+            break
+        mine += 1
         first, count = step.parts[row]
         if count:
             merge(buffers.parts[first : first + count], shape.head_dim, buffers.row[row])
         if kind != HALF:
             quantise(buffers.row[row], columns, buffers.shorts[row], buffers.scales[row])
+    complete(counters, phase, mine, step.slots.size)
 
 
 @compiled
@@ -235,13 +256,12 @@ def forward(
     buffers: Any,
     scratch: Any,
     pool: Any,
-    barrier: Any,
     counters: Any,
     thread: int,
     threads: int,
 ) -> None:
     """``buffers.x`` holds the tokens' embeddings; the logits of ``step.logit_rows`` are in ``buffers.logits``
-    when all threads have returned. ``barrier`` and ``counters`` are zero before."""
+    when all threads have returned. ``counters`` are zero before."""
     a, b = shape, buffers
     width = a.heads * a.head_dim
     rows = np.arange(step.slots.size)
@@ -254,21 +274,15 @@ def forward(
         _normed_rows(
             b.x, rows, parameters.attention_norms[n], parameters.epsilon, matrices[QKV, 0], b, counters, phase
         )
-        meet(barrier, phase + 1, threads)
         _multiply(
             matrices[QKV], a.hidden, b.qkv.shape[1] // PANEL, inputs, b.qkv, replace, counters, phase + 1, threads
         )
-        meet(barrier, phase + 2, threads)
         _rotate_and_store(a, step, b, layer, counters, phase + 2)
-        meet(barrier, phase + 3, threads)
         _attend(a, step, b, scratch, layer, thread, counters, phase + 3)
-        meet(barrier, phase + 4, threads)
         _merge_rows(a, matrices[OUTPUT, 0], step, b, counters, phase + 4)
-        meet(barrier, phase + 5, threads)
         _multiply(
             matrices[OUTPUT], width, b.x.shape[1] // PANEL, inputs, b.x, add, counters, phase + 5, threads
         )
-        meet(barrier, phase + 6, threads)
         _normed_rows(
             b.x,
             rows,
@@ -279,7 +293,6 @@ def forward(
             counters,
             phase + 6,
         )
-        meet(barrier, phase + 7, threads)
         _gate_up(
             matrices[GATE_UP],
             a.hidden,
@@ -291,9 +304,7 @@ def forward(
             phase + 7,
             threads,
         )
-        meet(barrier, phase + 8, threads)
         _finish_rows(b.hidden, a.feed_forward, matrices[DOWN, 0], step, b, counters, phase + 8)
-        meet(barrier, phase + 9, threads)
         gated_inputs = (b.hidden, b.shorts, b.scales)
         _multiply(
             matrices[DOWN],
@@ -306,7 +317,6 @@ def forward(
             phase + 9,
             threads,
         )
-        meet(barrier, phase + 10, threads)
         phase += PHASES_PER_LAYER
     if step.logit_rows.size:
         _normed_rows(
@@ -319,7 +329,6 @@ def forward(
             counters,
             phase,
         )
-        meet(barrier, phase + 1, threads)
         _multiply(
             parameters.head,
             a.hidden,
@@ -331,4 +340,3 @@ def forward(
             phase + 1,
             threads,
         )
-        meet(barrier, phase + 2, threads)

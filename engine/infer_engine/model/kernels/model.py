@@ -18,7 +18,7 @@ from infer_engine.model.kernels.packing import Packed, pack
 from infer_engine.model.kernels.products import BITS_4, BITS_8, HALF
 from infer_engine.model.kernels.simd import PANEL, SIMD
 from infer_engine.model.kernels.stored import StoredMatrices
-from infer_engine.model.kernels.team import STRIDE, Team
+from infer_engine.model.kernels.team import COUNTERS_PER_PHASE, Team
 from infer_engine.model.llama import rope_frequencies
 from infer_engine.model.store import Progress, no_progress
 from infer_engine.model.weights import Weights
@@ -77,8 +77,7 @@ class KernelLlama:
         self._frequencies = rope_frequencies(a)
         self._scratch = tile_scratch(threads, a.queries_per_kv_head, a.head_dim)
         self._buffers = _Kept(a, threads)
-        self._barrier = np.zeros(STRIDE, np.int64)
-        self._counters = np.zeros((a.layers * PHASES_PER_LAYER + 2) * STRIDE, np.int64)
+        self._counters = np.zeros((a.layers * PHASES_PER_LAYER + 2) * COUNTERS_PER_PHASE, np.int64)
         self._team = Team(threads)
         weakref.finalize(self, self._team.close)
 
@@ -107,7 +106,6 @@ class KernelLlama:
         buffers = self._buffers.take(len(tokens), len(step.tasks) - step.tiles, len(logit_rows))
         buffers.x[:, : a.hidden] = functional.embedding(tokens, self._embedding).numpy()
         storage = pool.storage.numpy()
-        self._barrier[:] = 0
         self._counters[:] = 0
         threads = self._team.threads
 
@@ -119,7 +117,6 @@ class KernelLlama:
                 buffers,
                 self._scratch,
                 storage,
-                self._barrier,
                 self._counters,
                 thread,
                 threads,

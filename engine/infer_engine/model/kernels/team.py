@@ -1,7 +1,7 @@
 """The threads that compute a step together.
 
-Between steps they sleep. Within one they meet at barriers, hundreds of times, so there they wait for each
-other awake: for as long as a meeting usually takes, and then by giving the core to whoever else wants it.
+Between steps they sleep. Within one they wait for each other hundreds of times, so there they do it awake:
+for as long as it usually takes, and then by giving the core to whoever else wants it.
 """
 
 import os
@@ -16,10 +16,11 @@ from numba.extending import intrinsic
 from infer_engine.model.kernels.jit import compiled
 from infer_engine.model.kernels.simd import allow_any_address
 
-#: Looks at the barrier before a thread offers its core to others: a microsecond or two.
+#: Looks at a counter before a thread offers its core to others: a microsecond or two.
 _PATIENCE = 64
-#: Counters are this many int64 apart: a cache line each.
+#: Counters are this many int64 apart: a cache line each. A phase has two: tasks taken, and tasks done.
 STRIDE = 8
+COUNTERS_PER_PHASE = 2 * STRIDE
 
 
 def _atomic(kind: str) -> Any:
@@ -57,26 +58,28 @@ _sched_yield = _call("sched_yield", ir.IntType(32))
 
 
 @compiled
-def meet(barrier: Any, meeting: int, threads: int) -> None:
-    """Wait until all ``threads`` have come to their ``meeting``-th (from 1) barrier. ``barrier`` is an int64
-    array whose first element was 0 before the first meeting."""
-    if threads == 1:
-        return
-    _fetch_add(barrier.ctypes.data, 1)
+def claim(counters: Any, phase: int, amount: int) -> int:
+    """The first of ``amount`` tasks of ``phase`` that nobody has taken. Which thread computes what changes
+    from step to step, and no result with it."""
+    return _fetch_add(counters.ctypes.data + phase * 16 * STRIDE, amount)
+
+
+@compiled
+def complete(counters: Any, phase: int, mine: int, tasks: int) -> None:
+    """Having done ``mine`` of the ``tasks`` of ``phase`` and found no more, wait until all are done.
+
+    Tasks are waited for, not threads: one that somebody else keeps from its core holds up no other but by the
+    task in its hands, and finds nothing left to do in the phases that it missed."""
+    at = counters.ctypes.data + phase * 16 * STRIDE + 8 * STRIDE
+    if mine:
+        _fetch_add(at, mine)
     looks = 0
-    while _fetch(barrier.ctypes.data, 0) < meeting * threads:
+    while _fetch(at, 0) < tasks:
         looks += 1
         if looks < _PATIENCE:
             _pause()
         else:
             _sched_yield()
-
-
-@compiled
-def claim(counters: Any, phase: int, amount: int) -> int:
-    """The first of ``amount`` tasks of ``phase`` that nobody has taken. Which thread computes what changes
-    from step to step, and no result with it."""
-    return _fetch_add(counters.ctypes.data + phase * 8 * STRIDE, amount)
 
 
 class Team:
@@ -100,7 +103,7 @@ class Team:
             member.start()
 
     def run(self, work: Callable[[int], None]) -> None:
-        """``work(thread)`` on all at once; it must meet at its end, and must not raise."""
+        """``work(thread)`` on all at once; it must not raise."""
         if os.getpid() != self._process:  # a fork takes no threads along
             self._start()
         self._work = work
