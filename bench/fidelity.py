@@ -109,8 +109,8 @@ def main() -> None:
                 }
             )
     base = results[0]["perplexity"]
-    for result in results:
-        result["perplexity_ratio"] = result["perplexity"] / base
+    for each in results:
+        each["perplexity_ratio"] = each["perplexity"] / base
     if options.json:
         sys.stdout.buffer.write(encode(document(results, len(ids))))
     else:

@@ -1,7 +1,13 @@
 """The compiled kernels against torch and numpy."""
 
+import json
+import os
+import subprocess
 import sys
+import threading
+import weakref
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -10,7 +16,7 @@ import torch
 from infer_engine.model.architecture import Architecture, read_architecture
 from infer_engine.model.attention.paged import PagedAttention, Scratch, Span
 from infer_engine.model.attention.pool import KvPool
-from infer_engine.model.gguf_file import read_gguf
+from infer_engine.model.gguf_file import GgufFile, read_gguf
 from infer_engine.model.kernels import choose
 from infer_engine.model.llama import Llama
 from infer_engine.model.store import no_progress
@@ -19,17 +25,20 @@ from numpy.typing import NDArray
 from support.tiny_model import TensorType, write_tiny_gguf
 
 pytest.importorskip("numba")
-from infer_engine.model.kernels.compiled import use_cache
+from infer_engine.model.kernels import compiled
 
-use_cache()  # before anything is compiled
+compiled.use_cache()  # before anything is compiled
+from infer_engine.model.kernels import jit  # noqa: E402
 from infer_engine.model.kernels.micro import GROUP  # noqa: E402
 from infer_engine.model.kernels.model import KernelLlama  # noqa: E402
 from infer_engine.model.kernels.packing import Packed, pack  # noqa: E402
 from infer_engine.model.kernels.products import BITS_4, BITS_8, HALF, multiply_panel  # noqa: E402
 from infer_engine.model.kernels.rows import exponential, quantise  # noqa: E402
-from infer_engine.model.kernels.simd import PANEL  # noqa: E402
+from infer_engine.model.kernels.simd import PANEL, SIMD  # noqa: E402
 from infer_engine.model.kernels.stored import StoredMatrices  # noqa: E402
+from infer_engine.model.kernels.team import Team  # noqa: E402
 
+SWEEP = Path(__file__).parents[1] / "support" / "kernel_sweep.py"
 CPU = torch.device("cpu")
 Floats = NDArray[np.float32]
 
@@ -123,7 +132,7 @@ class Pair:
 
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "head_dim", "tensor_type", "tolerance"),
-    [(4, 2, 64, "Q4_1", 5e-4), (2, 2, 80, "Q8_0", 5e-4), (6, 2, 128, "F32", 2e-3), (3, 1, 64, "F16", 1e-4)],
+    [(4, 2, 64, "Q4_1", 5e-4), (2, 2, 80, "Q8_0", 5e-4), (6, 2, 128, "F32", 2e-3), (3, 1, 32, "F16", 1e-4)],
 )
 def test_logits_are_those_of_torch(
     heads: int,
@@ -171,21 +180,21 @@ def test_the_runner_computes_with_kernels_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INFER_CONSOLE_CACHE", str(tmp_path))
-    architecture, weights, source = loaded(write_tiny_gguf(tmp_path / "tiny.gguf", hidden=256))
+    architecture, weights, source = loaded(write_tiny_gguf(tmp_path / "tiny.gguf", hidden=128))
     model = choose.kernel_model(architecture, weights, source, 16, no_progress)
     assert model is not None
     assert model.path.startswith("kernels avx")
     model.close()
 
 
-def loaded(path: Path) -> tuple[Architecture, dict[str, torch.Tensor], object]:
+def loaded(path: Path) -> tuple[Architecture, dict[str, torch.Tensor], GgufFile]:
     source = read_gguf(path)
     architecture = read_architecture(source)
     return architecture, load_weights(source, architecture, no_progress), source
 
 
 @pytest.mark.parametrize(
-    ("hidden", "block_size", "reason"), [(40, 16, "head dimension"), (256, 12, "block size")]
+    ("hidden", "block_size", "reason"), [(40, 16, "head dimension"), (128, 12, "block size")]
 )
 def test_what_the_kernels_cannot_do_is_left_to_torch(
     hidden: int,
@@ -216,7 +225,7 @@ def test_kernels_that_compute_wrongly_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("INFER_CONSOLE_CACHE", str(tmp_path))
-    architecture, weights, source = loaded(write_tiny_gguf(tmp_path / "tiny.gguf", hidden=256))
+    architecture, weights, source = loaded(write_tiny_gguf(tmp_path / "tiny.gguf", hidden=128))
     right = KernelLlama.__call__
 
     def wrong(*args: object) -> torch.Tensor:
@@ -225,3 +234,117 @@ def test_kernels_that_compute_wrongly_are_not_used(
     monkeypatch.setattr(KernelLlama, "__call__", wrong)
     assert choose.kernel_model(architecture, weights, source, 16, no_progress) is None  # type: ignore[arg-type]
     assert "failed their check" in caplog.text
+
+
+@pytest.mark.parametrize("simd", [SIMD, "avx2"])
+def test_decodes_of_every_head_size_and_short_context(simd: str) -> None:
+    """In processes that load what others compiled: linked into one function and optimised once more, it is
+    other machine code, and once was wrong."""
+    if simd != SIMD:
+        swept(simd, "--first")
+    found = swept(simd)
+    assert found["simd"] == simd
+    assert found["models"] >= 32
+    assert found["worst"] < 1e-5
+    assert found["differing"] == 0
+
+
+def swept(simd: str, *options: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, SWEEP, *options],
+        env={**os.environ, "INFER_ENGINE_SIMD": simd},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return json.loads(done.stdout)
+
+
+def test_an_instruction_set_that_does_not_exist_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import infer_engine.model.kernels.simd"],
+        env={**os.environ, "INFER_ENGINE_SIMD": "avx1024"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "'avx1024'; allowed: none, avx2" in done.stderr
+
+
+def test_kernels_are_compiled_for_one_process_where_they_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "below"))
+    (tmp_path / "file").write_text("no directory")
+    try:
+        compiled.use_cache()
+        assert "cannot be kept" in caplog.text
+
+        def one_more(x: int) -> int:
+            return x + 1
+
+        function = jit.compiled(one_more)
+        assert function(1) == 2
+        assert type(function._cache).__name__ == "NullCache"  # type: ignore[attr-defined]
+    finally:
+        monkeypatch.undo()
+        compiled.use_cache()
+
+
+def test_of_two_that_compile_one_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    try:
+        compiled.use_cache()
+        waited = threading.Event()
+        second = threading.Thread(target=_compile, args=(waited,))
+        with compiled.one_compiles(lambda: None):
+            second.start()
+            assert waited.wait(10)
+            assert second.is_alive()
+        second.join(10)
+        assert not second.is_alive()
+    finally:
+        monkeypatch.undo()
+        compiled.use_cache()
+
+
+def _compile(waited: threading.Event) -> None:
+    with compiled.one_compiles(waited.set):
+        pass
+
+
+def test_a_fork_has_threads_of_its_own_and_a_closed_team_none() -> None:
+    team = Team(2)
+    before = threading.active_count()
+    child = os.fork()
+    if child == 0:  # pragma: no cover: its own process
+        done: list[int] = []
+        team.run(done.append)
+        os._exit(0 if sorted(done) == [0, 1] else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    team.close()
+    assert threading.active_count() == before - 1
+
+
+def test_scratch_is_bounded_and_goes_with_the_model(tmp_path: Path) -> None:
+    """A long context costs nothing but its parts: 2 + head_dim floats a head for each 256 tokens."""
+    pair = Pair(write_tiny_gguf(tmp_path / "tiny.gguf", hidden=128), threads=2)
+    with torch.inference_mode():
+        model, pool = pair.kernels, pair.pools[1]
+        table = list(range(96))
+        model(torch.ones(1, dtype=torch.int64), torch.tensor([0]), [Span(0, 1, table)], pool, [0])
+        short_bytes = model.scratch_bytes
+        model(torch.ones(1, dtype=torch.int64), torch.tensor([1500]), [Span(1500, 1, table)], pool, [0])
+        assert 0 < model.scratch_bytes - short_bytes <= 5 * 4 * (2 + 32) * 4
+        model(torch.ones(64, dtype=torch.int64), torch.arange(64), [Span(0, 64, table)], pool, [])
+        # x, qkv, row, hidden, shorts, scales and the tiles of two threads, for each of 64 rows.
+        row_bytes = 4 * (128 + 256 + 128 + 128) + 2 * 128 + 4 * 8 + 2 * 4 * 2 * PANEL
+        assert model.scratch_bytes - short_bytes <= 64 * row_bytes + 5 * 4 * (2 + 32) * 4
+        kept = weakref.ref(model)
+        threads = threading.active_count()
+        del model, pair.kernels
+        assert kept() is None
+        assert threading.active_count() == threads - 1

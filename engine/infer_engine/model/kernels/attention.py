@@ -133,7 +133,7 @@ def _fetch_tile(
 
 
 @compiled
-def _multiply(rows: int, x: Any, count: int, weights: Any, out: Any, add: int) -> None:
+def _multiply(rows: int, x: Any, count: Any, weights: Any, out: Any, add: Any) -> None:
     """``out`` [rows, n] = or += ``x`` [rows, count] times ``weights`` [count, n]; n is a multiple of
     PANEL."""
     for column in range(0, weights.shape[1], PANEL):

@@ -98,7 +98,7 @@ def _multiply(
     panels: int,
     inputs: Any,
     out: Any,
-    add: int,
+    add: Any,
     counters: Any,
     phase: int,
     threads: int,
@@ -142,7 +142,15 @@ def _gate_up(
             for half in range(2):
                 at = tile.ctypes.data + 4 * PANEL * half
                 multiply_panel(
-                    matrix[0], matrix[1], 2 * panel + half, columns, inputs, rows, at, tile.strides[0], replace
+                    matrix[0],
+                    matrix[1],
+                    2 * panel + half,
+                    columns,
+                    inputs,
+                    rows,
+                    at,
+                    tile.strides[0],
+                    replace,
                 )
             for row in range(rows):
                 gated(tile[row, 0], tile[row, 1], PANEL, out[row, panel * PANEL :])
@@ -265,7 +273,7 @@ def forward(
     a, b = shape, buffers
     width = a.heads * a.head_dim
     rows = np.arange(step.slots.size)
-    # Not written where they are used: numba compiles a function once for each constant that it is called with.
+    # Not written where they are used: numba compiles a function again for each constant that it is given.
     replace, add = np.int64(0), np.int64(1)
     inputs = (b.row, b.shorts, b.scales)
     phase = 0
@@ -275,7 +283,15 @@ def forward(
             b.x, rows, parameters.attention_norms[n], parameters.epsilon, matrices[QKV, 0], b, counters, phase
         )
         _multiply(
-            matrices[QKV], a.hidden, b.qkv.shape[1] // PANEL, inputs, b.qkv, replace, counters, phase + 1, threads
+            matrices[QKV],
+            a.hidden,
+            b.qkv.shape[1] // PANEL,
+            inputs,
+            b.qkv,
+            replace,
+            counters,
+            phase + 1,
+            threads,
         )
         _rotate_and_store(a, step, b, layer, counters, phase + 2)
         _attend(a, step, b, scratch, layer, thread, counters, phase + 3)

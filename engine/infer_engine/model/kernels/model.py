@@ -130,6 +130,11 @@ class KernelLlama:
         angles = torch.outer(positions.float(), self._frequencies)
         return torch.stack((angles.cos(), angles.sin()), dim=-1).flatten(1).numpy()
 
+    @property
+    def scratch_bytes(self) -> int:
+        """What the steps so far have left allocated, beside weights and pool."""
+        return sum(one.nbytes for one in (*self._scratch, self._counters, *self._buffers.arrays()))
+
     def close(self) -> None:
         """End the threads, as the end of this object does. Idempotent."""
         self._team.close()
@@ -193,6 +198,9 @@ class _Kept:
             parts=kept.parts[:parts],
             logits=kept.logits[:logits],
         )
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        return self._kept or ()
 
     def _made(self) -> Buffers:
         a, rows = self._a, self._rows

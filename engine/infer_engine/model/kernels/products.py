@@ -32,7 +32,7 @@ def _cut(name: str, most: Any, four: Any, two: Any, one: Any) -> Any:
         groups: int,
         out: int,
         out_stride: int,
-        add: int,
+        add: Any,
     ) -> None:
         out_of_line()
         row = 0
@@ -69,7 +69,7 @@ def _cut_plain(name: str, most: Any, four: Any, two: Any, one: Any) -> Any:
         count: int,
         out: int,
         out_stride: int,
-        add: int,
+        add: Any,
     ) -> None:
         out_of_line()
         row = 0
@@ -108,7 +108,7 @@ def multiply_panel(
     rows: int,
     out: int,
     out_stride: int,
-    add: int,
+    add: Any,
 ) -> None:
     """``rows`` rows, ``columns`` wide, times panel number ``panel`` of the matrix of ``kind`` at the address
     ``weights``: fp32 [rows, PANEL] at ``out``. ``row_values`` is (fp32 rows, 16-bit rows, their scales)."""

@@ -58,7 +58,7 @@ _sched_yield = _call("sched_yield", ir.IntType(32))
 
 
 @compiled
-def claim(counters: Any, phase: int, amount: int) -> int:
+def claim(counters: Any, phase: int, amount: Any) -> int:
     """The first of ``amount`` tasks of ``phase`` that nobody has taken. Which thread computes what changes
     from step to step, and no result with it."""
     return _fetch_add(counters.ctypes.data + phase * 16 * STRIDE, amount)
@@ -131,4 +131,5 @@ class Team:
             if work is None:  # closed
                 return
             work(number)
+            del work  # it holds on to whoever owns this team, and the next one may be long in coming
             self._done.release()
