@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from infer_engine.core.limits import LIMIT_NAMES, LimitChanges, Limits
 from infer_engine.protocol import TenantLimits
+from infer_engine.replica.account import MOST_WAITING_ROWS
 from infer_engine.replica.messages import (
     CREDIT,
     Abort,
@@ -23,7 +24,7 @@ from infer_engine.replica.messages import (
     ToReplica,
     Withdrawn,
 )
-from infer_engine.replica.step_loop import MOST_INBOUND, MOST_WAITING_ROWS, StepLoop
+from infer_engine.replica.step_loop import MOST_INBOUND, StepLoop
 from support.replicas import (
     FIRST_TOKEN,
     Clock,

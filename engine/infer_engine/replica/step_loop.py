@@ -8,29 +8,24 @@ import logging
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from infer_engine.core import observe
 from infer_engine.core.invariants import violations
 from infer_engine.core.limits import LimitChanges, LimitsError
-from infer_engine.core.plan import Finish, Plan
+from infer_engine.core.plan import Finish
 from infer_engine.core.refusal import Refusal
 from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
+from infer_engine.replica.account import Account, limits_set
 from infer_engine.replica.forks import PendingForks
 from infer_engine.replica.messages import (
     CREDIT,
     Abort,
     Ack,
-    Admitted,
-    FinishedOut,
     FromReplica,
     LimitsSet,
-    Observation,
     Observe,
-    PreemptedOut,
     Refused,
     SetAdmission,
     SetLimits,
-    StepReport,
     Stop,
     Submit,
     TokenOut,
@@ -47,8 +42,6 @@ MOST_INBOUND = 256
 #: An observation is sent this often even when nobody looks closely.
 SLOWEST_OBSERVATION_S = 1.0
 FASTEST_OBSERVATION_S = 0.02
-#: Of the queue so many are told: the rest is a count, so that a long queue costs no more than a short one.
-MOST_WAITING_ROWS = 256
 #: What is due sooner than this is waited for as long: a remainder of rounding must not make the loop spin.
 SHORTEST_WAIT_S = 0.001
 #: An idle replica looks at its invariants at most this often.
@@ -94,7 +87,6 @@ class StepLoop:
         self.invariant_violations = 0
         self._incarnation = incarnation
         self._runner = runner
-        self._block_bytes = runner.info.kv_bytes_per_token * runner.info.block_size
         self._link = link
         self._clock = clock
         self._check_every_step = check_every_step
@@ -107,6 +99,8 @@ class StepLoop:
         self._stuck = False
         self._checked_s = float("-inf")
         self._forks = PendingForks(scheduler)
+        block_bytes = runner.info.kv_bytes_per_token * runner.info.block_size
+        self._account = Account(incarnation, scheduler, self._forks, block_bytes)
         #: Aborted since the last step; the next report tells.
         self._aborted: list[Finish] = []
 
@@ -244,18 +238,7 @@ class StepLoop:
         except LimitsError as error:
             self._link.send(LimitsSet(incarnation=self._incarnation, call=message.call, error=str(error)))
             return
-        self._link.send(
-            LimitsSet(
-                incarnation=self._incarnation,
-                call=message.call,
-                old=old.by_name(),
-                new=new.by_name(),
-                old_tenant_default=old.tenant_default,
-                new_tenant_default=new.tenant_default,
-                old_tenants=dict(old.tenants),
-                new_tenants=dict(new.tenants),
-            )
-        )
+        self._link.send(limits_set(self._incarnation, message.call, old, new))
         self._observation_asked = True
 
     # --- stepping ------------------------------------------------------------------------------------------
@@ -272,15 +255,14 @@ class StepLoop:
         self._join_forks()
         if self._check_every_step or self._check_is_due(ended_s):
             self._check_invariants()
-        self._report(
-            plan,
-            [
-                TokenOut(request, token, before[request], output.logprobs.get(request))
-                for request, token in output.tokens.items()
-                if request not in output.errors
-            ],
-            finished,
-            ended_s - began_s,
+        tokens = [
+            TokenOut(request, token, before[request], output.logprobs.get(request))
+            for request, token in output.tokens.items()
+            if request not in output.errors
+        ]
+        self.credit -= 1
+        self._link.send(
+            self._account.report(plan, tokens, finished, ended_s - began_s, self.invariant_violations)
         )
         self._stuck = not (plan.chunks or plan.preempted or finished)
         if not self.scheduler.has_work:
@@ -291,42 +273,6 @@ class StepLoop:
         """Who cannot go on leaves before the step is committed, so that its token is dropped."""
         ends = [self.scheduler.abort(request, "error", code) for request, code in output.errors.items()]
         return [end for end in ends if end is not None]
-
-    def _report(self, plan: Plan, tokens: list[TokenOut], finished: list[Finish], duration_s: float) -> None:
-        pool = self.scheduler.pool
-        self.credit -= 1
-        self._link.send(
-            StepReport(
-                incarnation=self._incarnation,
-                step=plan.step,
-                duration_s=duration_s,
-                running=len(self.scheduler.running),
-                waiting=len(self.scheduler.waiting) + len(self._forks),
-                decode_tokens=plan.decode_tokens,
-                prefill_tokens=plan.prefill_tokens,
-                kv_used=pool.used,
-                kv_free=pool.free,
-                kv_cached=pool.cached,
-                invariant_violations=self.invariant_violations,
-                tokens=tokens,
-                admitted=[
-                    Admitted(each.id, each.blocks, each.resumed) for each in (*plan.forked, *plan.admitted)
-                ],
-                preempted=[
-                    PreemptedOut(each.id, each.mode, each.freed_blocks, each.redo_tokens)
-                    for each in plan.preempted
-                ],
-                finished=[
-                    FinishedOut(each.id, each.reason, each.freed_blocks, each.generated_tokens, each.error)
-                    for each in finished
-                ],
-                evicted_blocks=len(plan.evicted),
-                prefix_queries_tokens=plan.prefix_queries_tokens,
-                prefix_hit_tokens=plan.prefix_hit_tokens,
-                swapped_out_bytes=len(plan.swap_out) * self._block_bytes,
-                swapped_in_bytes=len(plan.swap_in) * self._block_bytes,
-            )
-        )
 
     def _check_is_due(self, now_s: float) -> bool:
         """When there is nothing else to do, and not after every single request: a large pool takes a while to
@@ -354,44 +300,8 @@ class StepLoop:
         if not due or not self.credit:
             return
         # One that finds no room is replaced by the next.
-        self._link.offer(self._observation(now_s))
+        self._link.offer(
+            self._account.observation(now_s, self.invariant_violations, blocks=self._view.blocks)
+        )
         self._observation_asked = False
         self._observed_s = now_s
-
-    def _observation(self, now_s: float) -> Observation:
-        scheduler = self.scheduler
-        limits, counters = scheduler.limits, scheduler.counters
-        last_s = scheduler.last_step_s
-        reasons = scheduler.admission.reason_counts()
-        if self._forks:
-            reasons["behind"] = reasons.get("behind", 0) + len(self._forks)
-        return Observation(
-            incarnation=self._incarnation,
-            step=counters.steps,
-            kv_used=scheduler.pool.used,
-            kv_free=scheduler.pool.free,
-            kv_cached=scheduler.pool.cached,
-            admission_open=scheduler.admission_open,
-            step_age_s=None if last_s is None else now_s - last_s,
-            waiting_reasons=reasons,
-            preemptions=counters.preemptions,
-            invariant_violations=self.invariant_violations,
-            rows=observe.rows(scheduler, MOST_WAITING_ROWS) + self._forks.rows(),
-            waiting=len(scheduler.waiting) + len(self._forks),
-            blocks=observe.block_runs(scheduler) if self._view.blocks else None,
-            admit_limit=limits.admit_limit,
-            batch_limit=limits.batch_limit,
-            max_running=limits.max_running,
-            token_budget=limits.token_budget,
-            limits=limits.by_name(),
-            tenant_default=limits.tenant_default,
-            tenants=dict(limits.tenants),
-            host_used=scheduler.host.used,
-            host_total=scheduler.host.total,
-            preemptions_by_mode={
-                "swap": counters.swaps,
-                "recompute": counters.preemptions - counters.swaps,
-            },
-            swapped_out_bytes=counters.swapped_out_blocks * self._block_bytes,
-            swapped_in_bytes=counters.swapped_in_blocks * self._block_bytes,
-        )
