@@ -54,7 +54,7 @@ def step_us(running: int, waiting: int, steps: int) -> float:
         began = perf_counter_ns()
         plan = scheduler.step(0.0)
         planned = perf_counter_ns()
-        tokens = runner.execute(plan)
+        tokens = runner.execute(plan).tokens
         executed = perf_counter_ns()
         scheduler.commit(tokens, 0.0)
         taken.append((perf_counter_ns() - executed + planned - began) / 1000)
@@ -69,7 +69,7 @@ def blocked_step_us(running: int, waiting: int, tenants: int, steps: int) -> flo
         began = perf_counter_ns()
         plan = scheduler.step(0.0)
         planned = perf_counter_ns()
-        tokens = runner.execute(plan)
+        tokens = runner.execute(plan).tokens
         executed = perf_counter_ns()
         scheduler.commit(tokens, 0.0)
         taken.append((perf_counter_ns() - executed + planned - began) / 1000)

@@ -156,7 +156,7 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     client_id: str | None = None
 
 
-class BlockRun(Struct, frozen=True):
+class BlockRun(Struct, frozen=True, gc=False):
     """``count`` neighbouring blocks from ``first`` with equal state, owners and reference count."""
 
     first: int

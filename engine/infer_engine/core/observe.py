@@ -15,7 +15,7 @@ from infer_engine.protocol import BlockRun, Phase, RequestState, WaitingReason
 _CACHED = -1
 
 
-class CoreRow(Struct, frozen=True, array_like=True):
+class CoreRow(Struct, frozen=True, array_like=True, gc=False):
     """What only the replica knows of a request; the server adds tenant, times and labels."""
 
     id: str
