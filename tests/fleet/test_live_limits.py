@@ -37,6 +37,8 @@ async def test_each_limit_can_be_changed_and_old_and_new_are_told() -> None:
 
 async def test_one_that_does_not_fit_leaves_all_as_they_are() -> None:
     async with running_fleet(replicas=2) as bench:
+        for replica in ("r0", "r1"):
+            await until(lambda replica=replica: set(now(bench, replica)) == set(LIMIT_NAMES))
         before = now(bench, "r0")
         with pytest.raises(Refusal) as refused:
             await change(bench, max_waiting=7, admit_limit=17)

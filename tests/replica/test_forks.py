@@ -84,7 +84,7 @@ def test_while_the_prompt_is_computed_they_wait_behind_it() -> None:
     bench.ask(*choices(3))
     report = bench.reports[-1]
     assert (report.running, report.waiting) == (1, 2)
-    observation = bench.loop._observation(0.0)  # pyright: ignore[reportPrivateUsage]
+    observation = bench.loop._account.observation(0.0, 0, blocks=False)  # pyright: ignore[reportPrivateUsage]
     assert observation.waiting_reasons == {"behind": 2}
     assert [(row.id, row.state, row.behind) for row in observation.rows[1:]] == [
         ("c1", "waiting", "c0"),
