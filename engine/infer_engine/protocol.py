@@ -271,6 +271,10 @@ class Requests(Struct, frozen=True, kw_only=True):
     requests: list[RequestRow]
 
 
+#: The name that stands for all tenants without limits of their own.
+EVERYONE = "*"
+
+
 class TenantLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one tenant may use; None is no limit."""
 

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from infer_engine.protocol import ChangeTenant, Command, TenantLimits, Tenants
+from infer_engine.protocol import EVERYONE, ChangeTenant, Command, TenantLimits, Tenants
 
 from infer_console.cli import codes
 from infer_console.cli.act import send
@@ -13,8 +13,6 @@ from infer_console.cli.verb import Verb
 
 if TYPE_CHECKING:
     from infer_console.sources.client import EngineClient
-
-EVERYONE = "*"
 
 
 def _tenant(arguments: Namespace) -> int:

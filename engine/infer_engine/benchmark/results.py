@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 VERSION = 1
 
@@ -81,20 +81,9 @@ def compared(
     note: str | None = None,
 ) -> Result:
     """The median of ``samples`` beside the value of ``against``; the ratio is unknown where either is."""
-    value = median(samples) if samples else None
-    ratio = value / other if value is not None and other else None
-    return Result(
-        measure=measure,
-        value=value,
-        unit=unit,
-        against=against,
-        ratio=ratio,
-        wanted=wanted,
-        met=_met(ratio, wanted, bound),
-        bound=bound,
-        samples=tuple(samples),
-        note=note,
-    )
+    made = result(measure, unit, samples, bound=bound, note=note)
+    ratio = made.value / other if made.value is not None and other else None
+    return structs.replace(made, against=against, ratio=ratio, wanted=wanted, met=_met(ratio, wanted, bound))
 
 
 def _met(value: float | None, wanted: float | None, bound: str) -> bool | None:

@@ -8,9 +8,9 @@ from typing import TypeVar, cast
 import msgspec
 
 from infer_engine.control.problems import echo
-from infer_engine.fleet.generation import Refusal, refuse
-from infer_engine.fleet.tenants import EVERYONE, TENANT
-from infer_engine.protocol import ChangeLimits, ChangeTenant, Command, Drain, Inject, SetHeadroom
+from infer_engine.fleet.generation import Refusal, misfit, refuse
+from infer_engine.fleet.tenants import TENANT
+from infer_engine.protocol import EVERYONE, ChangeLimits, ChangeTenant, Command, Drain, Inject, SetHeadroom
 
 C = TypeVar("C", bound=Command)
 
@@ -75,10 +75,6 @@ def _field_out_of_range(body: bytes) -> str | None:
         if isinstance(value, float) and math.isinf(value) and field in _NUMBERS:
             return field
     return None
-
-
-def misfit(field: str, detail: str) -> Refusal:
-    return refuse(422, "invalid_field", f"{field} does not fit.", detail, field=field)
 
 
 def _misfit(message: str) -> Refusal:

@@ -1,9 +1,9 @@
 """Moving the headroom marks, and moving them back after a while."""
 
-import asyncio
 from collections.abc import Callable
 
 from infer_engine.control.operations import Handle, OperationFailed, Operations
+from infer_engine.control.timed_change import start_revert
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Refusal
 from infer_engine.protocol import CommandResult, Kv, SetHeadroom
@@ -60,23 +60,21 @@ class Headroom:
                 self._operations.change(operation.id, {"params": {**operation.params, "replicas": left}})
 
     def _start_revert(self, target: str, moves: Moves, command: SetHeadroom, after_s: float) -> str:
-        async def work(handle: Handle) -> None:
-            await asyncio.sleep(after_s / self._fleet.pace)
+        async def revert(handle: Handle) -> str:
             left: list[str] = handle.operation.params["replicas"]
             reverted = await self._revert({replica: moves[replica] for replica in left}, command)
-            handle.update(message=_describe(reverted, command) if reverted else "nothing to move back")
+            return _describe(reverted, command) if reverted else "nothing to move back"
 
-        operation = self._operations.start(
+        return start_revert(
+            self._operations,
             "headroom-revert",
             target,
-            work,
-            actor=command.actor,
-            reason=command.reason,
-            deadline_at=self._wall() + after_s / self._fleet.pace,
+            command,
+            revert,
+            after_s=after_s / self._fleet.pace,
+            wall=self._wall,
             params={"tier": command.tier, "replicas": list(moves)},
-            refusable=False,  # there was room when the command came
         )
-        return operation.id
 
     async def _revert(self, moves: Moves, command: SetHeadroom) -> Moves:
         """Restore the old limits where the mark still is where the command put it."""

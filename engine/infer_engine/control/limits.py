@@ -47,9 +47,9 @@ class LimitChanges:
                 "limits-revert",
                 target,
                 command,
-                command.revert_after_s / self._fleet.pace,
-                lambda: self._restore(moves),
-                self._wall,
+                lambda _: self._restore(moves),
+                after_s=command.revert_after_s / self._fleet.pace,
+                wall=self._wall,
             )
             message += f"; back in {command.revert_after_s:g} s"
         operation = self._operations.record(
@@ -90,9 +90,9 @@ class LimitChanges:
                 "tenant-revert",
                 tenant,
                 command,
-                command.revert_after_s / self._fleet.pace,
-                lambda: self._restore_tenant(tenant, before, after),
-                self._wall,
+                lambda _: self._restore_tenant(tenant, before, after),
+                after_s=command.revert_after_s / self._fleet.pace,
+                wall=self._wall,
             )
             message += f"; back in {command.revert_after_s:g} s"
         operation = self._operations.record(

@@ -2,30 +2,34 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from infer_engine.control.operations import Handle, OperationFailed, Operations
 from infer_engine.fleet.generation import Refusal
-from infer_engine.protocol import ChangeLimits, ChangeTenant
+from infer_engine.protocol import ChangeLimits, ChangeTenant, SetHeadroom
 
 #: Puts back what was before where it still is as the command left it; says what it did.
-Revert = Callable[[], Awaitable[str]]
+Revert = Callable[[Handle], Awaitable[str]]
 
 
 def start_revert(
     operations: Operations,
     kind: str,
     target: str,
-    command: ChangeLimits | ChangeTenant,
-    after_s: float,
+    command: ChangeLimits | ChangeTenant | SetHeadroom,
     revert: Revert,
+    *,
+    after_s: float,
     wall: Callable[[], float],
+    params: dict[str, Any] | None = None,
 ) -> str:
-    """The id of the operation that will revert. The caller asked for room before its change took effect."""
+    """The id of the operation that will revert, in ``after_s`` real seconds; ``params`` are the operation's.
+    The caller asked for room before its change took effect."""
 
     async def work(handle: Handle) -> None:
         await asyncio.sleep(after_s)
         try:
-            handle.update(message=await revert())
+            handle.update(message=await revert(handle))
         except Refusal as refusal:
             raise OperationFailed(str(refusal)) from refusal
 
@@ -36,6 +40,7 @@ def start_revert(
         actor=command.actor,
         reason=command.reason,
         deadline_at=wall() + after_s,
+        params=params,
         refusable=False,
     ).id
 

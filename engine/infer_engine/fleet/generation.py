@@ -38,6 +38,12 @@ def refuse(
     )
 
 
+def misfit(field: str, detail: str, *, numbers: dict[str, float | None] | None = None) -> Refusal:
+    """A Refusal (422) of one field of a command; its name may be anybody's text."""
+    shown = ascii(field)[1:-1][:64]
+    return refuse(422, "invalid_field", f"{shown} does not fit.", detail, field=shown, numbers=numbers)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSpec:
     """What a client (or the traffic injector) asks of the fleet; already validated, templated and

@@ -5,8 +5,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infer_engine.fleet.generation import refuse
-from infer_engine.fleet.telling import tell_all
+from infer_engine.fleet.generation import misfit, refuse
+from infer_engine.fleet.telling import replicas_for, tell_all
 from infer_engine.protocol import Effect, SetHeadroom, Tier
 from infer_engine.replica.handle import ReplicaHandle
 
@@ -29,18 +29,7 @@ def moves(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> list[Mo
     """What the command moves. Refusal naming the field when it does not fit, or when no replica is there to
     obey."""
     _check(command)
-    if command.replica is not None and command.replica not in handles:
-        raise refuse(404, "unknown_replica", "There is no such replica.", field="replica")
-    targets = [handles[command.replica]] if command.replica is not None else list(handles.values())
-    known = [handle for handle in targets if handle.info is not None]
-    if not known:
-        raise refuse(
-            409,
-            "not_ready",
-            "No replica is ready.",
-            detail="its KV pool is known once it has loaded",
-            field="replica",
-        )
+    known = replicas_for(handles, command.replica, "its KV pool is")
     return [_move(handle, command) for handle in known]
 
 
@@ -54,12 +43,9 @@ def _move(handle: ReplicaHandle, command: SetHeadroom) -> Move:
     else:  # rounded as at the start of a replica, where the limit is given as a share
         blocks = total - int(total * (100.0 - (command.percent or 0.0)) / 100 + 1e-9)
     if not 0 <= blocks <= total:
-        raise refuse(
-            422,
-            "invalid_field",
-            "blocks does not fit.",
-            detail=f"must be from 0 to {total} (the pool of {handle.id}), got {blocks}",
-            field="blocks",
+        raise misfit(
+            "blocks",
+            f"must be from 0 to {total} (the pool of {handle.id}), got {blocks}",
             numbers={"given": blocks, "total": total},
         )
     old_limit = handle.expected_limits[name]
@@ -76,13 +62,7 @@ def _check(command: SetHeadroom) -> None:
             field="percent",
         )
     if command.percent is not None and not (math.isfinite(command.percent) and 0 <= command.percent <= 100):
-        raise refuse(
-            422,
-            "invalid_field",
-            "percent does not fit.",
-            detail=f"must be from 0 to 100, got {command.percent!r}",
-            field="percent",
-        )
+        raise misfit("percent", f"must be from 0 to 100, got {command.percent!r}")
 
 
 def predict(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> Effect:

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from infer_engine.core.limits import LIMIT_NAMES, Limits
 from infer_engine.core.limits import LimitsError as LimitsMisfitError
-from infer_engine.fleet.generation import refuse
-from infer_engine.fleet.telling import tell_all
+from infer_engine.fleet.generation import misfit, refuse
+from infer_engine.fleet.telling import replicas_for, tell_all
 from infer_engine.protocol import ChangeLimits, Effect
 from infer_engine.replica.handle import ReplicaHandle
 
@@ -81,22 +81,8 @@ def _checked(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> lis
         )
     unknown = sorted(set(command.limits) - set(LIMIT_NAMES))
     if unknown:
-        shown = ascii(unknown[0])[1:-1][:64]
-        raise refuse(
-            422, "invalid_field", f"{shown} does not fit.", f"there are {', '.join(LIMIT_NAMES)}", field=shown
-        )
-    if command.replica is not None and command.replica not in handles:
-        raise refuse(404, "unknown_replica", "There is no such replica.", field="replica")
-    targets = [handles[command.replica]] if command.replica is not None else list(handles.values())
-    known = [handle for handle in targets if handle.info is not None]
-    if not known:
-        raise refuse(
-            409,
-            "not_ready",
-            "No replica is ready.",
-            "its limits are known once it has loaded",
-            field="replica",
-        )
+        raise misfit(unknown[0], f"there are {', '.join(LIMIT_NAMES)}")
+    known = replicas_for(handles, command.replica, "its limits are")
     return [_check_one(handle, command) for handle in known]
 
 
@@ -112,8 +98,5 @@ def _check_one(handle: ReplicaHandle, command: ChangeLimits) -> _Change:
     try:
         Limits(**cast("Any", {**before, **command.limits})).checked(handle.info.kv_blocks, running)
     except LimitsMisfitError as error:
-        field = error.problems[0].split(":")[0]
-        raise refuse(
-            422, "invalid_field", f"{field} does not fit.", f"{handle.id}: {error}", field=field
-        ) from None
+        raise misfit(error.problems[0].split(":")[0], f"{handle.id}: {error}") from None
     return _Change(handle, before, running)

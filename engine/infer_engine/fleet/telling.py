@@ -15,6 +15,26 @@ ANSWER_TIMEOUT_S = 15.0
 Changes = dict[str, Any]
 
 
+def replicas_for(
+    handles: Mapping[str, ReplicaHandle], replica: str | None, known_when_loaded: str
+) -> list[ReplicaHandle]:
+    """Whom a change is for: the one that is named, or all, as far as they have ever loaded. Refusal when
+    there is none of that name, or none that has."""
+    if replica is not None and replica not in handles:
+        raise refuse(404, "unknown_replica", "There is no such replica.", field="replica")
+    targets = handles.values() if replica is None else [handles[replica]]
+    loaded = [handle for handle in targets if handle.info is not None]
+    if not loaded:
+        raise refuse(
+            409,
+            "not_ready",
+            "No replica is ready.",
+            detail=f"{known_when_loaded} known once it has loaded",
+            field="replica",
+        )
+    return loaded
+
+
 async def tell_all(
     changes: Mapping[ReplicaHandle, Changes], *, thing: str, reverts: bool = False
 ) -> dict[str, LimitsSet | None]:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from infer_engine.fleet.telling import tell_all
-from infer_engine.fleet.tenants import EVERYONE, TenantDesk
-from infer_engine.protocol import ChangeTenant, Effect, TenantLimits, Tenants, TenantStatus
+from infer_engine.fleet.tenants import TenantDesk
+from infer_engine.protocol import EVERYONE, ChangeTenant, Effect, TenantLimits, Tenants, TenantStatus
 from infer_engine.replica.handle import ReplicaHandle
 
 
@@ -16,7 +16,7 @@ def predict(
     command: ChangeTenant,
 ) -> Effect:
     """What the change does to those who are here now. Refusal 422 when it does not fit."""
-    before = desk.default if tenant == EVERYONE else desk.limits(tenant)
+    before = desk.limits(tenant)
     after = desk.patched(tenant, command.limits, forget=command.forget)
     summary = [
         f"{_name(tenant)}: {field} {_shown(getattr(before, field))} → {_shown(getattr(after, field))}"

@@ -10,17 +10,14 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from infer_engine.fleet.generation import GenerationSpec, Refusal, refuse
+from infer_engine.core.limits import MOST_TENANTS
+from infer_engine.fleet.generation import GenerationSpec, Refusal, misfit, refuse
 from infer_engine.fleet.tenant_rate import TenantRate
 from infer_engine.fleet.tracked import Tracked
-from infer_engine.protocol import Problem, TenantLimits, Tenants, TenantStatus
+from infer_engine.protocol import EVERYONE, Problem, TenantLimits, Tenants, TenantStatus
 
 #: How tenants are called.
 TENANT = re.compile(r"[a-z0-9-]{1,64}")
-#: The name that stands for all tenants without limits of their own.
-EVERYONE = "*"
-#: Tenants with limits of their own, as many as a replica takes.
-MOST_NAMED = 256
 #: Tenants whose refusals are counted; those refused last the longest ago are forgotten first.
 MOST_REFUSED = 4_096
 
@@ -35,6 +32,7 @@ class TenantDesk:
     _refused: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
 
     def limits(self, tenant: str) -> TenantLimits:
+        """Those that the tenant goes by; of EVERYONE, the default."""
         return self.named.get(tenant, self.default)
 
     def at_the_door(self, spec: GenerationSpec, now_s: float) -> GenerationSpec:
@@ -64,20 +62,20 @@ class TenantDesk:
         """What the tenant's limits become; nothing changes yet. Refusal 422 naming the field."""
         if forget:
             return TenantLimits() if tenant == EVERYONE else self.default
-        before = self.default if tenant == EVERYONE else self.limits(tenant)
+        before = self.limits(tenant)
         unknown = sorted(set(patch) - set(TenantLimits.__struct_fields__))
         if unknown:
-            raise _misfit(
+            raise misfit(
                 unknown[0], f"there is no such limit; there are {', '.join(TenantLimits.__struct_fields__)}"
             )
         for name, value in patch.items():
             _check_value(name, value)
-        if tenant != EVERYONE and tenant not in self.named and len(self.named) >= MOST_NAMED:
+        if tenant != EVERYONE and tenant not in self.named and len(self.named) >= MOST_TENANTS:
             raise refuse(
                 409,
                 "too_many_tenants",
                 "Too many tenants have limits of their own.",
-                numbers={"named": len(self.named), "allowed": MOST_NAMED},
+                numbers={"named": len(self.named), "allowed": MOST_TENANTS},
             )
         return structs.replace(before, **patch)
 
@@ -153,16 +151,11 @@ def _check_value(name: str, value: Any) -> None:
     try:
         msgspec.convert({name: value}, TenantLimits)
     except msgspec.ValidationError as error:
-        raise _misfit(name, str(error)[:200]) from None
+        raise misfit(name, str(error)[:200]) from None
     if value is None or isinstance(value, str):
         return
     if name == "kv_share":
         if not 0 < value <= 1:
-            raise _misfit(name, f"above 0 and up to 1 is allowed, got {value!r}")
+            raise misfit(name, f"above 0 and up to 1 is allowed, got {value!r}")
     elif not 1 <= value <= 1_000_000_000:
-        raise _misfit(name, f"1 to 1,000,000,000 is allowed, got {value!r}")
-
-
-def _misfit(field: str, detail: str) -> Refusal:
-    shown = ascii(field)[1:-1][:64]
-    return refuse(422, "invalid_field", f"{shown} does not fit.", detail, field=shown)
+        raise misfit(name, f"1 to 1,000,000,000 is allowed, got {value!r}")

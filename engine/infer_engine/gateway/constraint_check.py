@@ -2,8 +2,9 @@
 
 import asyncio
 
-from infer_engine.gateway.errors import ApiError, invalid
+from infer_engine.gateway.errors import invalid
 from infer_engine.gateway.settings import GatewaySettings
+from infer_engine.gateway.turns import Turns
 from infer_engine.model.constraint_limits import ConstraintError
 from infer_engine.model.grammar import Grammars
 from infer_engine.model.sampling import Constraint
@@ -18,28 +19,14 @@ class ConstraintCheck:
         self._vocabulary = vocabulary
         self._settings = settings
         self._grammars: Grammars | None = None
-        self._turn = asyncio.Semaphore(1)
-        self._waiting = 0
-        self._running: set[asyncio.Task[None]] = set()
+        self._turns = Turns(1, settings.max_constraints_waiting, "too many constraints are being compiled")
 
     async def check(self, constraint: Constraint, field: str) -> None:
         """Raise ApiError: 400 naming ``field`` when it cannot be used, 503 when too many are being looked
         at."""
-        if self._waiting >= self._settings.max_constraints_waiting:
-            raise ApiError(
-                503, "too many constraints are being compiled", code="overloaded", retry_after_s=1.0
-            )
-        self._waiting += 1
-        try:
-            await self._turn.acquire()
-        finally:
-            self._waiting -= 1
-        task = asyncio.create_task(asyncio.to_thread(self._compile, constraint))
-        self._running.add(task)
-        task.add_done_callback(self._done)
+        task = await self._turns.start(lambda: self._compile(constraint))
         limit_s = self._settings.constraint_deadline_s
         try:
-            # A thread cannot be stopped: its turn is taken until it ends.
             async with asyncio.timeout(limit_s):
                 await asyncio.shield(task)
         except ConstraintError as error:
@@ -55,9 +42,3 @@ class ConstraintCheck:
         if self._grammars is None:
             self._grammars = Grammars(self._vocabulary)
         self._grammars.start(constraint)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._turn.release()
-        if not task.cancelled():
-            task.exception()  # somebody who left does not miss it
