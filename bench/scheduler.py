@@ -17,7 +17,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from infer_engine.benchmark.step_time import BLOCKS, NoRunner, loaded, request
-from infer_engine.core.observe import block_runs, rows
+from infer_engine.core.observe import block_map, block_runs, rows
 from infer_engine.core.scheduler import Scheduler
 from infer_engine.protocol import TenantLimits
 
@@ -129,7 +129,8 @@ def measure(steps: int, rounds: int) -> list[dict[str, Any]]:
     scheduler = loaded(256, 10_000)
     looks: dict[str, Callable[[Scheduler], Any]] = {
         f"rows of 256 running and {SHOWN_WAITING} waiting": lambda scheduler: rows(scheduler, SHOWN_WAITING),
-        f"block runs of {BLOCKS} blocks, 256 running": block_runs,
+        f"block map of {BLOCKS} blocks, 256 running": block_map,
+        f"block runs of {BLOCKS} blocks, 256 running": lambda scheduler: block_runs(block_map(scheduler)),
         "reason counts of 10000 waiting": lambda scheduler: scheduler.admission.reason_counts(),
     }
     results += [result(name, look_us(scheduler, look, 9 * rounds)) for name, look in looks.items()]

@@ -1,12 +1,16 @@
 """What the console is told of a scheduler."""
 
-from infer_engine.core.observe import block_runs, rows
+import random
+from itertools import pairwise
+
+import msgspec
+from infer_engine.core.observe import BlockMap, block_map, block_runs, rows
 from infer_engine.protocol import BlockRun
 from support.scheduling import Rig
 
 
 def test_an_empty_pool_is_one_run_of_free_blocks() -> None:
-    assert block_runs(Rig(blocks=16).scheduler) == [
+    assert block_runs(block_map(Rig(blocks=16).scheduler)) == [
         BlockRun(first=0, count=16, state="free", owners=(), refs=0)
     ]
 
@@ -16,7 +20,7 @@ def test_neighbours_of_one_owner_are_one_run_and_runs_cover_the_pool() -> None:
     rig.add("a", prompt=8)
     rig.add("b", prompt=4)
     rig.step()
-    assert block_runs(rig.scheduler) == [
+    assert block_runs(block_map(rig.scheduler)) == [
         BlockRun(first=0, count=3, state="used", owners=("a",), refs=1),
         BlockRun(first=3, count=2, state="used", owners=("b",), refs=1),
         BlockRun(first=5, count=11, state="free", owners=(), refs=0),
@@ -32,7 +36,7 @@ def test_a_shared_block_is_its_own_run_with_all_owners() -> None:
     rig.pool.release(b.block_table[:1])
     b.block_table[0] = a.block_table[1]
     rig.check()
-    assert block_runs(rig.scheduler) == [
+    assert block_runs(block_map(rig.scheduler)) == [
         BlockRun(first=0, count=1, state="used", owners=("a",), refs=1),
         BlockRun(first=1, count=1, state="used", owners=("a", "b"), refs=2),
         BlockRun(first=2, count=1, state="free", owners=(), refs=0),
@@ -44,7 +48,9 @@ def test_a_shared_block_is_its_own_run_with_all_owners() -> None:
 def test_a_leaked_block_shows_as_used_by_nobody_and_not_as_free() -> None:
     rig = Rig(blocks=4)
     rig.pool.allocate(1)
-    assert block_runs(rig.scheduler)[0] == BlockRun(first=0, count=1, state="used", owners=(), refs=1)
+    assert block_runs(block_map(rig.scheduler))[0] == BlockRun(
+        first=0, count=1, state="used", owners=(), refs=1
+    )
 
 
 def test_rows_are_the_batch_in_its_order_then_the_queue_in_admission_order() -> None:
@@ -91,9 +97,36 @@ def test_many_owners_in_a_large_pool_are_told_right() -> None:
     for index in range(200):
         rig.add(f"r{index}", prompt=20 + index)
     rig.step()
-    runs = block_runs(rig.scheduler)
+    runs = block_runs(block_map(rig.scheduler))
     assert sum(run.count for run in runs) == 4000
     assert sum(run.count for run in runs if run.state == "used") == rig.pool.used
     for run in runs:
         for owner in run.owners:
             assert set(range(run.first, run.first + run.count)) <= set(rig.requests[owner].block_table)
+
+
+def test_runs_of_a_map_that_was_sent_are_what_it_says_of_every_block_under_random_fire() -> None:
+    """Also of blocks that are counted and nobody holds, and of those that more hold than are counted."""
+    draw = random.Random(5)
+    rig = Rig(blocks=60, block_size=2, max_running=12, max_waiting=1000, prefix_cache=True)
+    for index in range(400):
+        rig.add(f"r{index}", prompt=draw.randint(1, 20), max_tokens=draw.randint(1, 9))
+        rig.step()
+        there = block_map(rig.scheduler)
+        if index % 3 == 0:
+            there.refs[draw.randrange(60)] = draw.choice([0, 1, 2, 300])
+            if there.tables:
+                draw.choice(there.tables)[1].append(draw.randrange(60))
+        runs = block_runs(msgspec.msgpack.decode(msgspec.msgpack.encode(there), type=BlockMap))
+        told = [(run.state, run.owners, run.refs) for run in runs]
+        assert all(one != other for one, other in pairwise(told)), "neighbours are alike"
+        lengths = [run.count for run in runs]
+        assert [run.first for run in runs] == [sum(lengths[:number]) for number in range(len(runs))]
+        by_block = [each for each, length in zip(told, lengths, strict=True) for _ in range(length)]
+        assert by_block == [_of_block(there, block) for block in range(60)]
+
+
+def _of_block(there: BlockMap, block: int) -> tuple[str, tuple[str, ...], int]:
+    owners = tuple(owner for owner, table in there.tables for held in table if held == block)
+    count = there.refs[block]
+    return ("cached" if count < 0 else "used" if count else "free"), owners, max(0, count)

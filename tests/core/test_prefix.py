@@ -317,7 +317,9 @@ def test_a_block_that_is_neither_held_nor_cached_cannot_be_shared(core: Core) ->
 def test_cached_blocks_are_their_own_run_on_the_map(core: Core) -> None:
     rig = cached_rig(core, blocks=8)
     finish_one(rig)
-    assert [(run.first, run.count, run.state, run.refs) for run in core.block_runs(rig.scheduler)] == [
+    assert [
+        (run.first, run.count, run.state, run.refs) for run in core.block_runs(core.block_map(rig.scheduler))
+    ] == [
         (0, 3, "cached", 0),
         (3, 5, "free", 0),
     ]
@@ -325,7 +327,7 @@ def test_cached_blocks_are_their_own_run_on_the_map(core: Core) -> None:
     rig.step()
     rig.add("b", tokens=[*SYSTEM, 8])
     rig.step()
-    runs = core.block_runs(rig.scheduler)
+    runs = core.block_runs(core.block_map(rig.scheduler))
     assert [(run.first, run.count, run.state, run.refs, run.owners) for run in runs[:3]] == [
         (0, 3, "used", 2, ("a", "b")),
         (3, 1, "used", 1, ("a",)),

@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 import pytest
 from infer_engine.core.limits import LIMIT_NAMES, LimitChanges, Limits
+from infer_engine.core.observe import block_runs
 from infer_engine.protocol import TenantLimits
 from infer_engine.replica.account import MOST_WAITING_ROWS
 from infer_engine.replica.messages import (
@@ -257,7 +258,8 @@ def test_the_last_view_before_idling_is_not_a_stale_one() -> None:
     last = bench.observations[-1]
     assert last.step == bench.reports[-1].step
     assert (last.kv_used, last.rows) == (0, [])
-    assert [(run.first, run.count, run.state) for run in last.blocks or []] == [(0, 16, "free")]
+    assert last.blocks is not None
+    assert [(run.first, run.count, run.state) for run in block_runs(last.blocks)] == [(0, 16, "free")]
 
 
 def test_of_a_long_queue_the_first_are_told_and_the_rest_are_counted() -> None:
@@ -347,13 +349,14 @@ def test_every_observation_adds_up(seed: int) -> None:
 
 def check_view(view: Observation, total: int) -> None:
     assert view.blocks is not None
-    assert sum(run.count for run in view.blocks) == total
-    assert [run.first for run in view.blocks] == [
-        sum(run.count for run in view.blocks[:place]) for place in range(len(view.blocks))
+    runs = block_runs(view.blocks)
+    assert sum(run.count for run in runs) == total
+    assert [run.first for run in runs] == [
+        sum(run.count for run in runs[:place]) for place in range(len(runs))
     ]
     held = Counter[str]()
     used = 0
-    for run in view.blocks:
+    for run in runs:
         assert bool(run.owners) == (run.state == "used") == (run.refs > 0)
         used += run.count if run.state == "used" else 0
         for owner in run.owners:

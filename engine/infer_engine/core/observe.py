@@ -4,7 +4,7 @@ Built only when somebody looks. One pass over the requests and one over the pool
 """
 
 from itertools import compress, count, islice
-from operator import ne, or_
+from operator import is_not
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from infer_engine.core.scheduler import Scheduler
 from infer_engine.protocol import BlockRun, Phase, RequestState, WaitingReason
 
 _CACHED = -1
+_Mark = int | tuple[str, ...]
 
 
 class CoreRow(Struct, frozen=True, array_like=True, gc=False):
@@ -73,28 +74,59 @@ def _waiting_row(scheduler: Scheduler, request: Request) -> CoreRow:
     )
 
 
-def block_runs(scheduler: Scheduler) -> list[BlockRun]:
-    """The whole pool, neighbours with equal state, owners and reference count merged; owners in batch
-    order."""
-    owners: list[tuple[str, ...]] = [()] * scheduler.pool.total
-    for request in scheduler.running.values():
-        alone = (request.id,)
-        for block in request.block_table:
-            owners[block] = owners[block] + alone if owners[block] else alone
-    # The cached are told apart from the free by a count that no block can have.
+class BlockMap(Struct, frozen=True, array_like=True, gc=False):
+    """The whole pool as it is known to the scheduler. Reading ``block_runs`` off it takes longer than copying
+    and sending it, so that is left to whoever looks."""
+
+    #: Holders of each block; -1 of one that is cached.
+    refs: list[int]
+    #: Of every running request, in batch order.
+    tables: list[tuple[str, list[int]]]
+
+
+def block_map(scheduler: Scheduler) -> BlockMap:
+    """A copy: what the scheduler does next does not show in it."""
     refs = scheduler.pool.ref_counts[:]
     for block in scheduler.pool.cached_blocks:
         refs[block] = _CACHED
-    changes = map(or_, map(ne, owners, islice(owners, 1, None)), map(ne, refs, islice(refs, 1, None)))
-    starts = [0, *compress(count(1), changes)]
-    ends = [*starts[1:], len(owners)]
+    return BlockMap(refs, [(request.id, request.block_table[:]) for request in scheduler.running.values()])
+
+
+def block_runs(of: BlockMap) -> list[BlockRun]:
+    """Neighbours with equal state, owners and reference count merged; owners in batch order."""
+    refs, marks = of.refs, _marks(of)
+    starts = [0, *compress(count(1), map(is_not, marks, islice(marks, 1, None)))]
+    ends = [*islice(starts, 1, None), len(marks)]
     return [
         BlockRun(
             first=start,
             count=end - start,
             state="cached" if refs[start] == _CACHED else "used" if refs[start] else "free",
-            owners=owners[start],
+            owners=_owners(marks[start]),
             refs=max(0, refs[start]),
         )
         for start, end in zip(starts, ends, strict=True)
     ]
+
+
+def _owners(mark: _Mark) -> tuple[str, ...]:
+    return () if isinstance(mark, int) else mark
+
+
+def _marks(of: BlockMap) -> list[_Mark]:
+    """Of every block its owners, or its count where it has none. Of blocks that are alike it is the same
+    object: whether two neighbours are one object is told faster than whether they are equal."""
+    marks: list[_Mark] = [*of.refs]
+    shared: dict[int, tuple[str, ...]] = {}
+    for owner, table in of.tables:
+        alone = (owner,)
+        for block in table:
+            mark = marks[block]
+            if mark == 1:
+                marks[block] = alone
+            else:  # others hold it too, or its count is wrong
+                shared[block] = (*shared.get(block, _owners(mark)), owner)
+    alike: dict[tuple[int, tuple[str, ...]], tuple[str, ...]] = {}
+    for block, owners in shared.items():
+        marks[block] = alike.setdefault((of.refs[block], owners), owners)
+    return marks

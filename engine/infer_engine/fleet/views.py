@@ -80,7 +80,7 @@ class Views:
             status=status,
             rows=rows,
             order=[row.id for row in rows],
-            blocks=observation.blocks,
+            blocks=handle.block_runs,
         )
 
     def _observed_rows(self, observation: Observation) -> list[RequestRow]:

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from infer_engine.protocol import ReplicaState
+from infer_engine.core.observe import block_runs
+from infer_engine.protocol import BlockRun, ReplicaState
 from infer_engine.replica.messages import (
     Ack,
     FromReplica,
@@ -79,6 +80,8 @@ class ReplicaHandle:
         self.load_progress: float | None = None
         self.ready: Ready | None = None
         self.observation: Observation | None = None
+        #: Of the observation, where it came with the block map.
+        self.block_runs: list[BlockRun] | None = None
         #: When the observation came, monotonic and wall clock.
         self.observed_s: float | None = None
         self.observed_at: float | None = None
@@ -124,6 +127,7 @@ class ReplicaHandle:
                 self.observation = message
                 self.observed_s, self.observed_at = now_s, at
                 self.observed_report = self.report
+                self.block_runs = None if message.blocks is None else block_runs(message.blocks)
                 self.report_is_newer = False
                 self.limits = limits_of(message)
             case Loading():

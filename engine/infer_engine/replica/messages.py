@@ -7,10 +7,10 @@ unacknowledged, then it waits: nothing is dropped unseen and nothing grows witho
 
 from msgspec import Struct
 
-from infer_engine.core.observe import CoreRow
+from infer_engine.core.observe import BlockMap, CoreRow
 from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.model.sampling import Sampling
-from infer_engine.protocol import BlockRun, FinishReason, PreemptMode, TenantLimits, Tier
+from infer_engine.protocol import FinishReason, PreemptMode, TenantLimits, Tier
 from infer_engine.runner.runner import RunnerInfo
 from infer_engine.settings import ReplicaSettings
 
@@ -209,7 +209,7 @@ class Observation(Struct, frozen=True, kw_only=True, tag="observation"):
     preemptions: int
     invariant_violations: int
     rows: list[CoreRow]
-    blocks: list[BlockRun] | None = None
+    blocks: BlockMap | None = None
     #: All that wait, those without a row included; None: they all have one.
     waiting: int | None = None
     #: All of ``core.Limits`` that are numbers, by name, and the tenants'.
