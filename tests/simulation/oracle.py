@@ -9,8 +9,11 @@ from typing import Any
 from infer_engine.core.admission import LOOK_AHEAD
 from simulation.bounds_model import BoundsModel
 from simulation.cache_model import CacheModel
-from simulation.fair_model import FairModel
+from simulation.fair_model import FairModel, has_started
 from simulation.states import state_of
+
+#: Reasons of those who wait for others of their tenant, or of their kind.
+BARRED = ("tenant", "long_prefill")
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,9 @@ class Before:
 def look(scheduler: Any, now_s: float) -> Before:
     """Who is past the deadline is out of it."""
     batch = list(scheduler.running.values())
-    queue = list(scheduler.waiting)
+    # Only of those that started the order is not worked out anew.
+    members = list(scheduler.waiting.members())
+    queue = list(scheduler.waiting) if any(map(has_started, members)) else members
     late = [request for request in (*batch, *queue) if is_late(request, now_s)]
     if late:
         batch = [request for request in batch if request not in late]
@@ -39,7 +44,8 @@ def look(scheduler: Any, now_s: float) -> Before:
     decoding = [request for request in batch if request.total_tokens - request.computed_tokens == 1]
     batch_queue = {request for request in queue if request.lane == "batch"}
     counts = scheduler.pool.ref_counts
-    sharers = {request for request in batch if all(counts[block] > 1 for block in request.block_table)}
+    shared = {block for block, count in enumerate(counts) if count > 1}
+    sharers = {request for request in batch if shared.issuperset(request.block_table)} if shared else set()
     return Before(
         queue=queue,
         batch_queue=batch_queue,
@@ -199,8 +205,10 @@ class Oracle:
             for request in scheduler.running.values()
             if request.lane == "batch" and request.total_tokens < whole
         ]
+        if not batch or plan.preempted:
+            return
         head = self._first_who_waits_for_room()
-        if head is None or not batch or plan.preempted:
+        if head is None:
             return
         others = [request for request in scheduler.running.values() if request not in batch]
         held = {block for request in others for block in request.block_table}
@@ -228,7 +236,7 @@ class Oracle:
         late = [
             request.id
             for request in (*self.scheduler.running.values(), *self._waiting)
-            if request.deadline_s is not None and request.deadline_s <= now_s
+            if is_late(request, now_s)
         ]
         assert not late, f"{late} are past their deadlines"
         assert all(finish.reason == "error" for finish in plan.finished)
@@ -308,39 +316,51 @@ class Oracle:
     def _is_barred(self, request: Any) -> bool:
         """Whether it waits for others of its tenant, or of its kind: that holds up nobody else."""
         waits = request in self.scheduler.waiting
-        return waits and self.scheduler.admission.reason(request)[0] in ("tenant", "long_prefill")
+        return waits and self.scheduler.admission.reason(request)[0] in BARRED
 
     def _check_left_waiting(self, plan: Any) -> None:
         """Nobody waits who could run: the first in line is really blocked, and everybody's reason is true.
         All of a long queue are asked only every fourth step."""
         scheduler = self.scheduler
+        if not self._waiting:
+            assert scheduler.admission.reason_counts() == {}, "reasons are counted and nobody waits"
+            return
         counts: dict[str, int] = {}
         left = scheduler.limits.token_budget - sum(chunk.count for chunk in plan.chunks)
         ahead: set[str] = set()
         over_share: set[str] = set()
         whole = plan.step % 4 == 0
-        for request in islice(scheduler.admission.in_order(), None if whole else 3):
+        shown = list(islice(scheduler.admission.in_order(), None if whole else 3))
+        barred: set[Any] = set()
+        for request in shown:
             reason, behind = scheduler.admission.reason(request)
             counts[reason] = counts.get(reason, 0) + 1
+            if reason in BARRED:
+                barred.add(request)
             self._check_reason(request, reason, behind, left, plan, ahead, over_share)
             ahead.add(request.id)
         if whole:
-            for tier in ("interactive", "batch"):
-                line = list(scheduler.waiting.order(tier))
-                assert self.fair.order(line) == line, "the queue stands in another order than it should"
-            self._check_shown()
+            self._check_order(shown, barred)
             assert counts == scheduler.admission.reason_counts(), (
                 "the counts of reasons are not those of the rows"
             )
 
-    def _check_shown(self) -> None:
-        """Operators see all who wait, and in turn those whom the next step will look at."""
-        shown = list(self.scheduler.admission.in_order())
-        assert len(shown) == len(self.scheduler.waiting)
-        assert set(shown) == set(self.scheduler.waiting), "the rows are not those who wait"
+    def _check_order(self, shown: list[Any], barred: set[Any]) -> None:
+        """All stand in their turns. Operators see all who wait, and in turn those at whom the next step will
+        look."""
+        queue = self.scheduler.waiting
+        assert len(shown) == len(queue)
+        members: list[Any] = []
         for tier in ("interactive", "batch"):
-            line = [each for each in shown if each.lane == tier and not self._is_barred(each)]
-            assert self.fair.order(line) == line, "the rows stand in another order than will be used"
+            line = list(queue.order(tier))
+            assert self.fair.order(line) == line, "the queue stands in another order than it should"
+            members += line
+            used = [each for each in shown if each.lane == tier and each not in barred]
+            # The same line needs no second look.
+            assert used == line or self.fair.order(used) == used, (
+                "the rows stand in another order than will be used"
+            )
+        assert set(shown) == set(members), "the rows are not those who wait"
 
     def _check_reason(
         self,
@@ -398,7 +418,7 @@ def check_map(core: Any, scheduler: Any) -> None:
         for block in request.block_table:
             owners[block] = (*owners.get(block, ()), request.id)
     position = 0
-    for run in core.block_runs(scheduler):
+    for run in core.block_runs(core.block_map(scheduler)):
         assert run.first == position
         assert run.count > 0
         position += run.count

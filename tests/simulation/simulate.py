@@ -303,8 +303,8 @@ class Simulation:
             assert finish.reason == reason
             assert self.pool.used == held - finish.freed_blocks, "an aborted request kept blocks"
             self._ended(finish, aborted=True)
+            self._check()
         assert self.scheduler.abort(target) is None
-        self._check()
 
     def _ended(self, finish: Any, aborted: bool = False) -> None:
         fate = self.fates[finish.id]

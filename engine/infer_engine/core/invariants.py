@@ -29,8 +29,8 @@ def _of_pool(pool: BlockPool) -> list[str]:
     free, counts = pool.free_list, pool.ref_counts
     if len(set(free)) != len(free):
         found.append("a block is in the free list twice")
-    held_but_free = [block for block in free if counts[block] != 0]
-    if held_but_free:
+    if any(map(counts.__getitem__, free)):
+        held_but_free = [block for block in free if counts[block] != 0]
         found.append(f"free blocks with holders: {held_but_free[:8]}")
     if min(counts) < 0:
         found.append("a block has a negative reference count")
@@ -79,6 +79,8 @@ def _of_contents(scheduler: Scheduler) -> list[str]:
     if not contents:
         return found
     for request in scheduler.running.values():
+        if contents.keys().isdisjoint(request.block_table):
+            continue
         tokens = request.prompt + request.output
         for number, block in enumerate(request.block_table):
             if block not in contents:
@@ -118,8 +120,10 @@ def _of_queue(scheduler: Scheduler, waiting: list[Request]) -> list[str]:
     if counted != len(waiting):
         found.append(f"the queue counts {counted} requests, not {len(waiting)}")
     tokens = 0
+    if not waiting and not queue.tokens:
+        return [*found, *_of_work(scheduler, 0)]
     for request in waiting:
-        total = request.total_tokens
+        total = len(request.prompt) + len(request.output)
         tokens += total
         if request.state != "waiting" or request.block_table or request.computed_tokens:
             found.append(
@@ -131,17 +135,21 @@ def _of_queue(scheduler: Scheduler, waiting: list[Request]) -> list[str]:
             found.append(f"{request.id} waits but can never fit")
     if queue.tokens != tokens:
         found.append(f"the queue counts {queue.tokens} tokens, not {tokens}")
-    live = len(waiting) + len(running)
-    if scheduler.has_work != bool(live):
-        found.append(f"has_work is {scheduler.has_work} with {live} requests")
-    return found
+    return [*found, *_of_work(scheduler, len(waiting))]
+
+
+def _of_work(scheduler: Scheduler, waiting: int) -> list[str]:
+    live = waiting + len(scheduler.running)
+    if scheduler.has_work == bool(live):
+        return []
+    return [f"has_work is {scheduler.has_work} with {live} requests"]
 
 
 def _of_running(scheduler: Scheduler) -> list[str]:
     found: list[str] = []
     size = scheduler.pool.block_size
     for request in scheduler.running.values():
-        total, computed = request.total_tokens, request.computed_tokens
+        total, computed = len(request.prompt) + len(request.output), request.computed_tokens
         capacity = len(request.block_table) * size
         if request.state != "running":
             found.append(f"{request.id} runs in state {request.state}")
