@@ -148,7 +148,9 @@ def squeezed(bench: Bench) -> Outputs:
 
 
 def after_copy_on_write(bench: Bench) -> Outputs:
-    """Forks of running requests, which generate two more tokens of their own beside them."""
+    """Forks of running requests, which generate two more tokens of their own beside them. The parents begin
+    on what ``batched`` left."""
+    assert bench.warm is not None, "batched comes first"
     parents, children = bench.requests(tokens=3, prefix="parent of "), bench.requests()
 
     def fork(scheduler: Scheduler) -> None:
@@ -159,6 +161,7 @@ def after_copy_on_write(bench: Bench) -> Outputs:
     scheduler = run_all(
         bench.runner,
         parents,
+        pool=bench.warm,
         token_budget=4096,
         max_running=len(parents) + len(children),
         before_step=fork,

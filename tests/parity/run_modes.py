@@ -24,8 +24,8 @@ from support.running import make_request, make_runner
 
 #: Two halves of about equal work.
 SHARES = (
-    ("alone", "batched", "prefix hit", "after copy-on-write"),
-    ("chunked", "preempted by swap", "preempted by recompute", "squeezed"),
+    ("alone", "batched", "prefix hit", "after copy-on-write", "squeezed"),
+    ("chunked", "preempted by swap", "preempted by recompute"),
 )
 
 

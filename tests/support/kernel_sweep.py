@@ -6,6 +6,7 @@ it stops after the first model, when everything is compiled.
 """
 
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -39,6 +40,8 @@ def main() -> None:
     first = "--first" in sys.argv
     dims = range(-(-16 // WIDTH) * WIDTH, 17 if first else 129, WIDTH)
     with tempfile.TemporaryDirectory() as place, torch.inference_mode():
+        # Converted weights are not for others, and to look through those of others takes longer.
+        os.environ["INFER_CONSOLE_CACHE"] = place
         for head_dim in dims:
             for kv_heads, sharing in HEADS[:1] if first else HEADS:
                 heads = kv_heads * sharing
