@@ -309,6 +309,7 @@ class Tenants(Struct, frozen=True, kw_only=True):
     """Tenants that have requests, had some lately, or have limits of their own."""
 
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     default: TenantLimits
     tenants: list[TenantStatus]
 
@@ -317,6 +318,7 @@ class LiveLimits(Struct, frozen=True, kw_only=True):
     """By replica, the limits that it lives by, by name; empty until it has loaded."""
 
     version: int = PROTOCOL_VERSION
+    simulated: bool = False
     replicas: dict[str, dict[str, int]]
 
 

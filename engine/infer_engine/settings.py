@@ -147,6 +147,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("launcher is inproc, which is for simulated replicas: simulate is not given")
         if deployment is not None and self.launcher not in (None, "inproc"):
             raise ValueError(f"launcher is {self.launcher}; simulated replicas are launched inproc")
+        for name in ("device", "dtype"):
+            given = getattr(self.replica, name)
+            if deployment is not None and given != "auto":
+                raise ValueError(f"{name} is {given}; simulated replicas have that of what simulate names")
         if deployment is None and self.speed != 1.0:
             raise ValueError(
                 f"speed is {self.speed:g}, which is for simulated replicas: simulate is not given"

@@ -11,7 +11,7 @@ from support.server import EngineServer, serving
 
 DEPLOYMENT = parse_deployment("llama-70b@4×h100")
 #: As much KV memory as the GPUs have.
-REPLICA = {"kv_blocks": None, "max_running": 64}
+REPLICA = {"kv_blocks": None, "max_running": 64, "dtype": "auto"}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_everything_it_says_is_marked(server: EngineServer) -> None:
         assert simulation["deployment"] == "llama-3.1-70b@4×h100"
         assert (simulation["speed"], simulation["seed"]) == (5.0, 3)
         assert all(replica["simulated"] for replica in status["replicas"])
-        for path in ("requests", "events", "operations", "replicas/r3/blocks"):
+        for path in ("requests", "events", "operations", "replicas/r3/blocks", "limits", "tenants"):
             assert client.get(f"/control/v1/{path}").json()["simulated"] is True, path
     with server.gateway() as client:
         for path in ("/v1/models", "/health", "/metrics", "/v1/nothing"):

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from infer_engine.model.constraint_limits import MOST_REPEATED, ConstraintError, check_regex
+from infer_engine.model.constraint_limits import MOST_OPTIONAL, MOST_REPEATED, ConstraintError, check_regex
 from infer_engine.model.grammar import Grammars, GrammarState, GrammarStateError, json_object
 from infer_engine.model.sampling import Constraint
 from infer_engine.model.tokenizer import Tokenizer
@@ -152,3 +152,28 @@ def test_repetitions_are_counted_where_they_are_some(pattern: str, fine: bool) -
     else:
         with pytest.raises(ConstraintError):
             check_regex(pattern)
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_an_object_of_too_many_optional_properties_is_refused_and_of_the_most_it_works(
+    more: bool, grammars: Grammars, tiny_tokenizer: Tokenizer
+) -> None:
+    names = [f"property_{number}" for number in range(1200)]
+    properties = {name: {"type": "integer"} for name in names}
+    with pytest.raises(ConstraintError, match="1,200 properties that are not required; at most 400"):
+        grammars.start(schema({"type": "object", "properties": properties, "additionalProperties": more}))
+    required = names[: 1200 - MOST_OPTIONAL]
+    answer = json.dumps(dict.fromkeys([*required, names[-1]], 1))
+    state = grammars.start(
+        schema(
+            {"type": "object", "properties": properties, "required": required, "additionalProperties": more}
+        )
+    )
+    for token in tiny_tokenizer.encode(answer[:40]):
+        assert state.allowed()[token]
+        state.push(token)
+    fewer = {name: properties[name] for name in names[:MOST_OPTIONAL]}
+    state = grammars.start(schema({"type": "object", "properties": fewer, "additionalProperties": more}))
+    for token in tiny_tokenizer.encode(f'{{"{names[3]}": 1, "{names[MOST_OPTIONAL - 1]}": 2}}'):
+        assert state.allowed()[token]
+        state.push(token)

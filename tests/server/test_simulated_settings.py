@@ -28,6 +28,8 @@ def test_a_simulated_fleet() -> None:
         ({"simulate": "70b"}, "MODEL@N×GPU wanted, such as 70b@4×h100"),
         ({"simulate": "70b@4×h100", "speed": "0"}, "--speed: '0' was given"),
         ({"simulate": "70b@4×h100", "launcher": "local"}, "simulated replicas are launched inproc"),
+        ({"simulate": "70b@4×h100", "device": "cpu"}, "device is cpu; simulated replicas have that of what"),
+        ({"simulate": "70b@4×h100", "dtype": "fp32"}, "dtype is fp32; simulated replicas have that of what"),
         ({"launcher": "inproc"}, "launcher is inproc, which is for simulated replicas"),
         ({"speed": "4"}, "speed is 4, which is for simulated replicas"),
         ({"token_budget": "8", "max_running": "9"}, "token_budget is 8; it must be at least max_running (9)"),

@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from infer_engine.protocol import ChangeLimits, Command, LiveLimits
+from msgspec.structs import replace
 
 from infer_console.cli import codes
 from infer_console.cli.act import send
@@ -68,7 +69,7 @@ def _show(arguments: Namespace) -> int:
             if arguments.replica not in document.replicas:
                 complain(f"there is no replica {arguments.replica}")
                 return codes.ERROR
-            document = LiveLimits(replicas={arguments.replica: document.replicas[arguments.replica]})
+            document = replace(document, replicas={arguments.replica: document.replicas[arguments.replica]})
         if arguments.json:
             print_json(document)
         else:

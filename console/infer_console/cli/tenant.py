@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from infer_engine.protocol import EVERYONE, ChangeTenant, Command, TenantLimits, Tenants
+from msgspec.structs import replace
 
 from infer_console.cli import codes
 from infer_console.cli.act import send
@@ -53,7 +54,7 @@ def _show(arguments: Namespace) -> int:
             if not shown:
                 complain(f"tenant {arguments.name} has no requests, had none lately, and no own limits")
                 return codes.ERROR
-            document = Tenants(default=document.default, tenants=shown)
+            document = replace(document, tenants=shown)
         if arguments.json:
             print_json(document)
         else:

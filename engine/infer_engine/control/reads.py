@@ -5,6 +5,7 @@ import time
 from contextlib import closing
 from typing import get_args
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -116,10 +117,10 @@ class Reads:
         return json_response(self._context.operations.get(request.path_params["id"]))
 
     async def limits(self, _request: Request) -> Response:
-        return json_response(self._context.fleet.limits())
+        return json_response(replace(self._context.fleet.limits(), simulated=self._simulated))
 
     async def tenants(self, _request: Request) -> Response:
-        return json_response(self._context.fleet.tenants())
+        return json_response(replace(self._context.fleet.tenants(), simulated=self._simulated))
 
     async def watch(self, request: Request) -> EventStream:
         """Resuming is a fresh snapshot: what ``Last-Event-ID`` names is not needed for it."""

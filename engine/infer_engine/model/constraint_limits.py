@@ -14,6 +14,9 @@ MOST_BYTES = 64 * 1024
 MOST_REPEATED = 10_000
 #: The least common multiple of all ``multipleOf``, decimal points aside: an automaton has as many states.
 MOST_MULTIPLE = 10_000
+#: Properties of one object that it may have or not. Any of them may come next, so all are looked at at every
+#: token, and of some more the library gives up at the first.
+MOST_OPTIONAL = 400
 #: Objects and lists inside one another.
 MOST_DEPTH = 64
 #: Let a schema change how the library reads it.
@@ -53,6 +56,7 @@ def _check_schema(value: Any, depth: int, multiple: int) -> int:
         for item in cast("list[Any]", value):
             multiple = _check_schema(item, depth + 1, multiple)
     elif isinstance(value, dict):
+        _check_optional(cast("dict[str, Any]", value))
         for key, item in cast("dict[str, Any]", value).items():
             if key in _REFUSED_KEYS:
                 raise ConstraintError(f"{key} is not allowed in it")
@@ -65,6 +69,19 @@ def _check_schema(value: Any, depth: int, multiple: int) -> int:
                     check_regex(pattern)
             multiple = _check_schema(item, depth + 1, multiple)
     return multiple
+
+
+def _check_optional(schema: dict[str, Any]) -> None:
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return
+    named = {name for name in cast("list[Any]", required) if isinstance(name, str)}
+    optional = len(cast("dict[str, Any]", properties).keys() - named)
+    if optional > MOST_OPTIONAL:
+        raise ConstraintError(
+            f"an object in it has {optional:,} properties that are not required; at most {MOST_OPTIONAL:,} "
+            "are allowed"
+        )
 
 
 def _digits(number: float) -> int:
