@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -85,8 +86,11 @@ class Campaign:
     def report(self) -> Report:
         """Waits for all workers."""
         report = Report()
-        for process in self._processes:
-            for line in _output(process):
+        # All at once: a worker whose lines nobody reads stands still as soon as the pipe is full.
+        with ThreadPoolExecutor(len(self._processes)) as readers:
+            told = list(readers.map(lambda process: list(_output(process)), self._processes))
+        for process, lines in zip(self._processes, told, strict=True):
+            for line in lines:
                 _take(json.loads(line), report)
             if (status := process.wait(LONGEST_SEED_S)) != 0 and not report.failures:
                 report.failures.append(f"a worker ended with status {status}")
