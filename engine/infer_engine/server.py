@@ -37,6 +37,8 @@ from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket
+from infer_engine.telemetry.mqtt import Publisher
+from infer_engine.telemetry.mqtt_config import read_broker
 from infer_engine.sockets import ListenError, Sockets, open_sockets
 
 log = logging.getLogger(__name__)
@@ -128,11 +130,14 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
     )
     # Only the owner of the process can open its socket, and the owner may do everything.
     control = Listener(build_control(context, lambda _scope: "admin"), sockets.control)
+    publisher = _publisher(settings, context)
     load.start()
     try:
         if clock is not None:
             clock.start()
         await fleet.start()
+        if publisher is not None:
+            publisher.start()
         await gateway.start()
         await control.start()
         _say_listening(sockets)
@@ -143,9 +148,19 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         await fleet.stop(stop.drain_s)
         if clock is not None:
             await clock.stop()
+        if publisher is not None:
+            await publisher.close()
         context.stopping.set()
         await asyncio.gather(gateway.close(), control.close())
         await load.close()
+
+
+def _publisher(settings: ServerSettings, context: Context) -> Publisher | None:
+    try:
+        broker = read_broker(settings)
+        return None if broker is None else Publisher(context.fleet, broker, status=context.status)
+    except (OSError, ValueError) as error:
+        raise StartError(str(error)) from error
 
 
 def _simulated(settings: ServerSettings, model: LoadedModel, clock: PacedClock) -> Fleet:

@@ -32,6 +32,9 @@ SERVER_OPTIONS = (
     ("--speed", "speed", "X"),
     ("--name", "name", "NAME"),
     ("--seed", "seed", "N"),
+    ("--mqtt", "mqtt", "mqtt://HOST"),
+    ("--mqtt-password-file", "mqtt_password_file", "FILE"),
+    ("--mqtt-ca", "mqtt_ca", "FILE"),
 )
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
