@@ -36,6 +36,7 @@ from infer_engine.model.store import resolve
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
+from infer_engine.secret_file import SecretFileError
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket
 from infer_engine.telemetry.mqtt import Publisher
 from infer_engine.telemetry.mqtt_config import read_broker
@@ -159,7 +160,7 @@ def _publisher(settings: ServerSettings, context: Context) -> Publisher | None:
     try:
         broker = read_broker(settings)
         return None if broker is None else Publisher(context.fleet, broker, status=context.status)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SecretFileError) as error:
         raise StartError(str(error)) from error
 
 

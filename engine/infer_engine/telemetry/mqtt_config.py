@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
+from infer_engine.secret_file import read_secret_file
 from infer_engine.settings import ServerSettings
 from infer_engine.telemetry.mqtt import Broker
 from infer_engine.telemetry.mqtt_address import parse_broker
 
-MAX_PASSWORD_BYTES = 4096
 
 
 def read_broker(settings: ServerSettings) -> Broker | None:
-    """None where no broker is asked for. ValueError or OSError naming the setting that does not fit."""
+    """None where no broker is asked for. ValueError, or SecretFileError, naming the setting that does not fit."""
     if settings.mqtt is None:
         given = {"mqtt_password_file": settings.mqtt_password_file, "mqtt_ca": settings.mqtt_ca}
         for name, value in given.items():
@@ -24,8 +24,7 @@ def read_broker(settings: ServerSettings) -> Broker | None:
     if settings.mqtt_password_file is not None:
         if address.user is None:
             raise ValueError("mqtt_password_file is given, but mqtt names no user: mqtt://USER@HOST")
-        with Path(settings.mqtt_password_file).open("rb") as file:
-            password = file.read(MAX_PASSWORD_BYTES).split(b"\n", 1)[0].rstrip(b"\r").decode()
+        password = read_secret_file(Path(settings.mqtt_password_file)).split(b"\n", 1)[0].decode().strip()
     return Broker(
         address=address, password=password, ca_file=None if settings.mqtt_ca is None else Path(settings.mqtt_ca)
     )
