@@ -38,9 +38,10 @@ from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.secret_file import SecretFileError
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket
+from infer_engine.sockets import ListenError, Sockets, open_sockets
+from infer_engine.supervisor import Supervisor
 from infer_engine.telemetry.mqtt import Publisher
 from infer_engine.telemetry.mqtt_config import read_broker
-from infer_engine.sockets import ListenError, Sockets, open_sockets
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +133,7 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
     # Only the owner of the process can open its socket, and the owner may do everything.
     control = Listener(build_control(context, lambda _scope: "admin"), sockets.control)
     publisher = _publisher(settings, context)
+    supervisor = Supervisor.of_this_process()
     load.start()
     try:
         if clock is not None:
@@ -142,8 +144,10 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         await gateway.start()
         await control.start()
         _say_listening(sockets)
+        supervisor.ready()
         await _until_stopped(fleet, stop)
     finally:
+        supervisor.stopping()
         _leave_anyway_after(stop.drain_s + END_S)
         await operations.close()
         await fleet.stop(stop.drain_s)
@@ -154,6 +158,7 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         context.stopping.set()
         await asyncio.gather(gateway.close(), control.close())
         await load.close()
+        await supervisor.close()
 
 
 def _publisher(settings: ServerSettings, context: Context) -> Publisher | None:

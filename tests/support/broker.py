@@ -35,6 +35,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _as_ourselves() -> tuple[str, ...]:
+    """Started by root it would become a user who cannot read a test's files."""
+    return ("user root",) if os.getuid() == 0 else ()
+
+
 class Broker:
     def __init__(self, directory: Path, *lines: str, host: str = "127.0.0.1") -> None:
         self.port = free_port()
@@ -42,7 +47,9 @@ class Broker:
         self._config = directory / "mosquitto.conf"
         self._log = directory / "mosquitto.log"
         extra = lines or ("allow_anonymous true",)
-        self._config.write_text("\n".join((f"listener {self.port} 127.0.0.1", "persistence false", *extra, "")))
+        self._config.write_text(
+            "\n".join((f"listener {self.port} 127.0.0.1", "persistence false", *_as_ourselves(), *extra, ""))
+        )
         self.start()
 
     def start(self) -> None:
@@ -105,7 +112,9 @@ def broker(directory: Path, *lines: str) -> Generator[Broker]:
 
 
 @contextmanager
-def listening(port: int, topic: str = "#", *, user: str | None = None, password: str | None = None) -> Generator[Ear]:
+def listening(
+    port: int, topic: str = "#", *, user: str | None = None, password: str | None = None
+) -> Generator[Ear]:
     """Subscribed when this begins."""
     ear, subscribed = Ear(), []
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)

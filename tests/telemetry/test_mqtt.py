@@ -44,7 +44,12 @@ def test_what_it_says_from_birth_to_farewell(tmp_path: Path) -> None:
                 async with publishing(bench, running):
                     await until(lambda: ear.on("infer/v1/local/telemetry"))
                     await finished(bench.submit(5, 6))
-                    await until(lambda: ear.on("infer/v1/local/r0/event/finish") + ear.on("infer/v1/local/r1/event/finish"))
+                    await until(
+                        lambda: (
+                            ear.on("infer/v1/local/r0/event/finish")
+                            + ear.on("infer/v1/local/r1/event/finish")
+                        )
+                    )
                     await until(lambda: ear.last("infer/v1/local/r1/status"))
                 await until(lambda: (ear.last(STATUS) or {}).get("state") == "offline")
         birth, farewell = (each.payload for each in ear.on(STATUS))
@@ -102,7 +107,8 @@ def test_nobody_waits_for_a_broker_that_hangs(tmp_path: Path, monkeypatch: pytes
                 await finished(*[bench.submit(4, 4) for _ in range(60)])
                 assert len(publisher.mailbox) <= 50 + 2 + 2 * len(bench.fleet.replica_ids()) + 1
                 assert publisher.mailbox.dropped > 0
-                with listening_after(running, "infer/v1/local/#") as ear:
+                running.go_on()
+                with listening(running.port, "infer/v1/local/#") as ear:
                     await until(lambda: [each for each in ear.heard if each.payload.get("dropped")])
 
     asyncio.run(scenario())
@@ -110,8 +116,3 @@ def test_nobody_waits_for_a_broker_that_hangs(tmp_path: Path, monkeypatch: pytes
 
 def _sent(publisher: Publisher) -> Callable[[], bool]:
     return lambda: publisher.connected and not len(publisher.mailbox)
-
-
-def listening_after(running: Broker, topic: str):  # noqa: ANN201
-    running.go_on()
-    return listening(running.port, topic)

@@ -8,9 +8,8 @@ from infer_engine.telemetry.mqtt import Broker
 from infer_engine.telemetry.mqtt_address import parse_broker
 
 
-
 def read_broker(settings: ServerSettings) -> Broker | None:
-    """None where no broker is asked for. ValueError, or SecretFileError, naming the setting that does not fit."""
+    """None where no broker is asked for. ValueError or SecretFileError naming the setting that is wrong."""
     if settings.mqtt is None:
         given = {"mqtt_password_file": settings.mqtt_password_file, "mqtt_ca": settings.mqtt_ca}
         for name, value in given.items():
@@ -26,5 +25,7 @@ def read_broker(settings: ServerSettings) -> Broker | None:
             raise ValueError("mqtt_password_file is given, but mqtt names no user: mqtt://USER@HOST")
         password = read_secret_file(Path(settings.mqtt_password_file)).split(b"\n", 1)[0].decode().strip()
     return Broker(
-        address=address, password=password, ca_file=None if settings.mqtt_ca is None else Path(settings.mqtt_ca)
+        address=address,
+        password=password,
+        ca_file=None if settings.mqtt_ca is None else Path(settings.mqtt_ca),
     )

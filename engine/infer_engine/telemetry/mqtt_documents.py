@@ -13,8 +13,8 @@ EXPIRY_S = 5
 
 
 class Documents:
-    """``incarnation`` is this life of the server: Unix milliseconds of its start, so a later life has a higher
-    one. ``boot`` tells two lives apart that began in the same millisecond."""
+    """``incarnation`` is this life of the server: Unix milliseconds of its start, so a later life has a
+    higher one. ``boot`` tells two lives apart that began in the same millisecond."""
 
     def __init__(self, fleet: str, incarnation: int, boot: str) -> None:
         self.fleet = topic_name(fleet)
