@@ -36,8 +36,12 @@ from infer_engine.model.store import resolve
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
+from infer_engine.secret_file import SecretFileError
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket
 from infer_engine.sockets import ListenError, Sockets, open_sockets
+from infer_engine.supervisor import Supervisor
+from infer_engine.telemetry.mqtt import Publisher
+from infer_engine.telemetry.mqtt_config import read_broker
 
 log = logging.getLogger(__name__)
 
@@ -128,24 +132,41 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
     )
     # Only the owner of the process can open its socket, and the owner may do everything.
     control = Listener(build_control(context, lambda _scope: "admin"), sockets.control)
+    publisher = _publisher(settings, context)
+    supervisor = Supervisor.of_this_process()
     load.start()
     try:
         if clock is not None:
             clock.start()
         await fleet.start()
+        if publisher is not None:
+            publisher.start()
         await gateway.start()
         await control.start()
         _say_listening(sockets)
+        supervisor.ready()
         await _until_stopped(fleet, stop)
     finally:
+        supervisor.stopping()
         _leave_anyway_after(stop.drain_s + END_S)
         await operations.close()
         await fleet.stop(stop.drain_s)
         if clock is not None:
             await clock.stop()
+        if publisher is not None:
+            await publisher.close()
         context.stopping.set()
         await asyncio.gather(gateway.close(), control.close())
         await load.close()
+        await supervisor.close()
+
+
+def _publisher(settings: ServerSettings, context: Context) -> Publisher | None:
+    try:
+        broker = read_broker(settings)
+        return None if broker is None else Publisher(context.fleet, broker, status=context.status)
+    except (OSError, ValueError, SecretFileError) as error:
+        raise StartError(str(error)) from error
 
 
 def _simulated(settings: ServerSettings, model: LoadedModel, clock: PacedClock) -> Fleet:

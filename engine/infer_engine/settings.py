@@ -134,6 +134,16 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     speed: Annotated[
         float, Meta(ge=0.01, le=1000, description="simulated seconds per real second, with --simulate")
     ] = 1.0
+    mqtt: Annotated[
+        Annotated[str, Meta(max_length=300)] | None,
+        Meta(description="mqtt[s]://[USER@]HOST[:PORT] of a broker that status, telemetry and events go to"),
+    ] = None
+    mqtt_password_file: Annotated[
+        str | None, Meta(description="file whose first line is the password at the MQTT broker")
+    ] = None
+    mqtt_ca: Annotated[
+        str | None, Meta(description="PEM file of the only certificates that the MQTT broker may show")
+    ] = None
     replica: ReplicaSettings = ReplicaSettings()
     seed: Annotated[int, Meta(description="seed of what the server itself draws (ids, test traffic)")] = 0
 

@@ -136,3 +136,59 @@ async def test_histograms_are_cumulative_and_the_open_format_parses(served: Serv
     page = await served.gateway.client.get("/metrics", headers={"accept": accept})
     assert page.headers["content-type"].startswith("application/openmetrics-text")
     assert [family.name for family in parse_openmetrics(page.text)]
+
+
+async def test_ended_requests_fill_vllms_and_opentelemetrys_histograms(served: Served) -> None:
+    before = await scrape(served)
+    answers = await asyncio.gather(*(ask(served) for _ in range(3)))
+    await served.gateway.post(
+        "/v1/chat/completions",
+        {
+            "model": "tiny",
+            "messages": [{"role": "user", "content": "Hi"}],
+            "max_tokens": 5,
+            "ignore_eos": True,
+        },
+    )
+    await served.idle()
+    after = await scrape(served)
+
+    def grew(name: str, labels: dict[str, str]) -> float:
+        key = (name, frozenset(labels.items()))
+        return after[key] - before.get(key, 0.0)
+
+    generated = sum(answer["usage"]["completion_tokens"] for answer in answers) + 5
+    assert grew("vllm:request_generation_tokens_sum", REPLICA) == generated
+    assert grew("vllm:request_generation_tokens_count", REPLICA) == 4
+    assert grew("vllm:request_inference_time_seconds_sum", REPLICA) == pytest.approx(
+        grew("vllm:request_prefill_time_seconds_sum", REPLICA)
+        + grew("vllm:request_decode_time_seconds_sum", REPLICA)
+    )
+    common = {
+        "gen_ai_provider_name": "infer-console",
+        "gen_ai_request_model": "tiny",
+        "gen_ai_response_model": "tiny",
+    }
+    text = {**common, "gen_ai_operation_name": "text_completion"}
+    chat = {**common, "gen_ai_operation_name": "chat"}
+    for labels, count in ((text, 3), (chat, 1)):
+        assert grew("gen_ai_server_request_duration_seconds_count", {**labels, "error_type": ""}) == count
+        assert grew("gen_ai_server_time_to_first_token_seconds_count", labels) == count
+        assert grew("gen_ai_server_time_per_output_token_seconds_count", labels) == count
+
+
+async def test_a_failed_request_is_told_by_the_code_of_its_error(served: Served) -> None:
+    _, writer = await served.gateway.raw(TEXT, {**LONG})
+    await until(lambda: served.fleet.rows(state="running"), "a running request")
+    (row,) = served.fleet.rows(state="running")
+    served.fleet.cancel(row.id)
+    await served.idle()
+    samples = await scrape(served)
+    (count,) = [
+        value
+        for (name, labels), value in samples.items()
+        if name == "gen_ai_server_request_duration_seconds_count"
+        and ("error_type", "cancelled_by_operator") in labels
+    ]
+    assert count >= 1
+    writer.close()

@@ -1,6 +1,6 @@
 """A fleet whose generations say what a test tells them to: for HTTP tests that want no model's opinion."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,12 @@ class ScriptedFleet:
             replicas=self.replicas,
             totals=Totals(replicas=len(self.replicas), ready=int(self.ready)),
         )
+
+    def on_finish(self, listener: Callable[[Generation], None]) -> None:
+        """Nothing here ever tells it."""
+
+    def now(self) -> float:
+        return 0.0
 
     def held_rows(self) -> list[RequestRow]:
         return []

@@ -3,7 +3,9 @@
 import os
 import re
 import sys
+import tomllib
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import Any
 
 from infer_engine.settings import (
@@ -32,6 +34,9 @@ SERVER_OPTIONS = (
     ("--speed", "speed", "X"),
     ("--name", "name", "NAME"),
     ("--seed", "seed", "N"),
+    ("--mqtt", "mqtt", "mqtt://HOST"),
+    ("--mqtt-password-file", "mqtt_password_file", "FILE"),
+    ("--mqtt-ca", "mqtt_ca", "FILE"),
 )
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
@@ -68,14 +73,32 @@ def _serve(arguments: Namespace) -> int:
     return os.execv(sys.executable, command)
 
 
+def read_config(path: str) -> dict[str, Any]:
+    """A config file: the server's settings by name, a replica's in the table ``replica``. SettingsError when
+    it cannot be read; whether the settings fit is for their validator to say."""
+    try:
+        with Path(path).open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise SettingsError(f"--config {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"--config {path}: {error}") from error
+
+
 def build_settings(words: dict[str, Any]) -> ServerSettings:
-    """The settings of what was given; raise SettingsError naming the one that does not fit."""
+    """The settings of what was given, options before the config file; raise SettingsError naming the one that
+    does not fit."""
+    config = read_config(words["config"]) if words.get("config") else {}
     server = {name: words[name] for _, name, _ in SERVER_OPTIONS if words.get(name) is not None}
     replica = {
         name: SWITCH.get(words[name], words[name]) if metavar == ON_OFF else words[name]
         for _, name, metavar in REPLICA_OPTIONS
         if words.get(name) is not None
     }
+    in_file = config.pop("replica", {})
+    if not isinstance(in_file, dict):
+        raise SettingsError(f"--config {words['config']}: replica is a table: [replica]")
+    server, replica = {**config, **server}, {**in_file, **replica}
     if "simulate" in server:
         replica.setdefault("max_running", SIMULATED_MAX_RUNNING)
     server.setdefault("control", default_control_socket())
@@ -96,11 +119,14 @@ def _in_options(message: str, words: dict[str, Any]) -> str:
         (option for option, setting, _ in SERVER_OPTIONS + REPLICA_OPTIONS if setting == name), None
     )
     why = message[: found.start()]
+    if words.get(name) is None and words.get("config"):
+        return f"--config {words['config']}: {name}: {why}"
     # Several settings that do not go together: the message names them.
     return why if option is None else f"{option}: {words.get(name)!r} was given: {why}"
 
 
 def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="FILE", help="TOML file of settings; options go before it")
     for options, settings_type in ((SERVER_OPTIONS, ServerSettings), (REPLICA_OPTIONS, ReplicaSettings)):
         described = _descriptions(settings_type)
         for option, name, metavar in options:

@@ -239,6 +239,10 @@ class Fleet:
             raise
         return taken
 
+    def on_finish(self, listener: Callable[[Generation], None]) -> None:
+        """Hear of every request that ended, just after it did; must not block or raise."""
+        self._ledger.on_finish(lambda request: listener(request.generation))
+
     def cancel(
         self, request_id: str, *, reason: FinishReason = "cancelled", code: str | None = None, actor: str = ""
     ) -> bool:

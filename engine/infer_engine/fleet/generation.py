@@ -58,6 +58,8 @@ class GenerationSpec:
     priority: int = 0
     synthetic: bool = False
     client_id: str | None = None
+    #: What was called, in OpenTelemetry's words: ``chat`` or ``text_completion``.
+    operation: str = "text_completion"
     #: Seconds from its arrival after which it ends, wherever it is by then; None for never.
     deadline_s: float | None = None
     #: The id of a request with the same tenant and prompt, taken just before: its replica is preferred, where

@@ -63,6 +63,7 @@ class Intake:
             stop_token_ids=tuple(sorted(ends.union(params.stop_token_ids))),
             tenant=identity.tenant,
             tier=identity.tier_for(ask.params),
+            operation="chat" if isinstance(ask, ChatRequest) else "text_completion",
             client_id=identity.label_for(ask.params),
             deadline_s=identity.deadline_for(ask.params),
         )

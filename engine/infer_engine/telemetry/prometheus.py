@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from infer_engine.fleet.feed import FeedItem
 from infer_engine.fleet.fleet import Fleet
+from infer_engine.fleet.generation import Generation
 from infer_engine.fleet.measures import Measure, ReplicaMeasures, Sample
 from infer_engine.protocol import (
     PROTOCOL_VERSION,
@@ -32,12 +33,16 @@ from infer_engine.protocol import (
     ReplicaState,
     Status,
 )
+from infer_engine.telemetry.gen_ai import GenAi
 from infer_engine.telemetry.histograms import ITL_S, REQUEST_S, STEP_S, TTFT_S, Histogram
+from infer_engine.telemetry.vllm_ended import VllmEnded
 
 _LABELS = ("model_name", "engine")
 _STATES: tuple[ReplicaState, ...] = get_args(ReplicaState)
 _PREEMPT_MODES: tuple[PreemptMode, ...] = get_args(PreemptMode)
 _REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
+#: Why a request waits that more memory or slots would help.
+_CAPACITY = ("kv", "headroom", "slots", "token_budget")
 #: vLLM's words for how a request ended.
 _VLLM_REASON: dict[FinishReason, str] = {
     "stop": "stop",
@@ -103,10 +108,13 @@ class Metrics(Collector):
         self._model = model_name
         self._histograms: dict[tuple[Measure, str], Histogram] = {}
         self._rejected: Counter[str] = Counter()
+        self._gen_ai = GenAi(model_name)
+        self._ended = VllmEnded(model_name)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         fleet.measures.subscribe(self._sampled)
         fleet.feed.subscribe(self._happened)
+        fleet.on_finish(self._finished)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that ``accept`` (the HTTP header) asks for, and its content type."""
@@ -118,6 +126,8 @@ class Metrics(Collector):
         yield from self._gauges(status)
         yield from self._counters()
         yield from self._latencies()
+        yield from self._ended.collect()
+        yield from self._gen_ai.collect()
         yield from self._fleet_wide()
 
     def _sampled(self, sample: Sample) -> None:
@@ -128,6 +138,10 @@ class Metrics(Collector):
         if histogram is None:
             histogram = self._histograms[key] = Histogram(_HISTOGRAMS[sample.measure][2])
         histogram.observe(sample.value_s, sample.times)
+
+    def _finished(self, generation: Generation) -> None:
+        self._gen_ai.ended(generation, self._fleet.now())
+        self._ended.ended(generation)
 
     def _happened(self, item: FeedItem) -> None:
         if isinstance(item, Event) and item.kind == "reject":
@@ -150,6 +164,11 @@ class Metrics(Collector):
             "KV blocks: free, used and cached add up to the pool; reserved is the headroom of admission.",
             labels=(*_LABELS, "state"),
         )
+        vllm_reasons = GaugeMetricFamily(
+            "vllm:num_requests_waiting_by_reason",
+            "Requests in the queue: capacity where memory or slots are short, deferred otherwise.",
+            labels=(*_LABELS, "reason"),
+        )
         reasons = GaugeMetricFamily(
             "infer_requests_waiting_by_reason", "Requests in the queue.", labels=(*_LABELS, "reason")
         )
@@ -171,9 +190,13 @@ class Metrics(Collector):
                 _add(blocks, [*labels, state], count)
             for reason, count in replica.waiting_reasons.items():
                 reasons.add_metric([*labels, reason], count)
+            if replica.waiting is not None:
+                capacity = sum(replica.waiting_reasons.get(reason, 0) for reason in _CAPACITY)
+                vllm_reasons.add_metric([*labels, "capacity"], capacity)
+                vllm_reasons.add_metric([*labels, "deferred"], max(0, replica.waiting - capacity))
             for state in _STATES:
                 states.add_metric([*labels, state], float(replica.state == state))
-        yield from (cache, blocks, reasons, states)
+        yield from (cache, blocks, vllm_reasons, reasons, states)
 
     def _counters(self) -> Iterator[Metric]:
         measures = self._fleet.measures.of
