@@ -32,6 +32,12 @@ SERVER_OPTIONS = (
     ("--speed", "speed", "X"),
     ("--name", "name", "NAME"),
     ("--seed", "seed", "N"),
+    ("--api-keys", "api_keys", "FILE"),
+    ("--insecure-no-auth", "insecure_no_auth", ON_OFF),
+    ("--protect-metrics", "protect_metrics", ON_OFF),
+    ("--max-connections", "max_connections", "N"),
+    ("--max-connections-per-client", "max_connections_per_client", "N"),
+    ("--drain-s", "drain_s", "SECONDS"),
 )
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
@@ -70,12 +76,7 @@ def _serve(arguments: Namespace) -> int:
 
 def build_settings(words: dict[str, Any]) -> ServerSettings:
     """The settings of what was given; raise SettingsError naming the one that does not fit."""
-    server = {name: words[name] for _, name, _ in SERVER_OPTIONS if words.get(name) is not None}
-    replica = {
-        name: SWITCH.get(words[name], words[name]) if metavar == ON_OFF else words[name]
-        for _, name, metavar in REPLICA_OPTIONS
-        if words.get(name) is not None
-    }
+    server, replica = _given(SERVER_OPTIONS, words), _given(REPLICA_OPTIONS, words)
     if "simulate" in server:
         replica.setdefault("max_running", SIMULATED_MAX_RUNNING)
     server.setdefault("control", default_control_socket())
@@ -84,6 +85,14 @@ def build_settings(words: dict[str, Any]) -> ServerSettings:
     except SettingsError as error:
         raise SettingsError(_in_options(str(error.__cause__ or error), words)) from error
     return settings
+
+
+def _given(options: tuple[tuple[str, str, str], ...], words: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: SWITCH.get(words[name], words[name]) if metavar == ON_OFF else words[name]
+        for _, name, metavar in options
+        if words.get(name) is not None
+    }
 
 
 def _in_options(message: str, words: dict[str, Any]) -> str:

@@ -21,6 +21,9 @@ from infer_engine.gateway.errors import ApiError, unknown_model
 from infer_engine.gateway.fields import Fields, parse_object
 from infer_engine.gateway.identity import read_identity
 from infer_engine.gateway.intake import Ask, Intake
+from infer_engine.gateway.key_gate import key_of
+from infer_engine.gateway.key_use import KeyUse
+from infer_engine.gateway.keys import ApiKey
 from infer_engine.gateway.logprob_documents import LogprobDocuments
 from infer_engine.gateway.receipt import ClientGoneError, Receipt
 from infer_engine.gateway.replies import ChatReply, Choice, CompletionReply, usage
@@ -49,6 +52,7 @@ class Parts:
     desk: EncodingDesk
     intake: Intake
     constraints: ConstraintCheck
+    key_use: KeyUse
 
 
 class GenerateEndpoint:
@@ -62,17 +66,19 @@ class GenerateEndpoint:
         try:
             headers = Headers(scope=scope)
             body = await self._parts.receipt.body(headers, receive)
-            async with Departure(receive) as departure:
-                ask, generations = await self._take(headers, body)
-                await self._serve(ask, generations, departure, scope, receive, send)
+            key = key_of(scope)
+            with self._parts.key_use.one_of(key):
+                async with Departure(receive) as departure:
+                    ask, generations = await self._take(headers, body, key)
+                    await self._serve(ask, generations, departure, scope, receive, send)
         except SlowReaderError:
             await _cut(scope, receive)
         except ClientGoneError:
             return
 
-    async def _take(self, headers: Headers, body: bytes) -> tuple[Ask, list[Generation]]:
+    async def _take(self, headers: Headers, body: bytes, key: ApiKey | None) -> tuple[Ask, list[Generation]]:
         parts = self._parts
-        identity = read_identity(headers)
+        identity = read_identity(headers, key)
         ask = await parts.desk.run(lambda: self._read(parse_object(body)), len(body))
         if ask.model != parts.model_name:
             raise unknown_model(ask.model, parts.model_name)
