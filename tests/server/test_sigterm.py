@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import httpx2
 from support.eventually import eventually
-from support.server import STOP_TIMEOUT_S, EngineServer, serving
+from support.server import STOP_TIMEOUT_S, EngineServer, serving, short_directory
 
 #: A token in tenths of a second, so that nothing ends by itself.
 SLOW = {"simulate": "8b@1xh100", "speed": 0.05}
@@ -70,19 +70,14 @@ def test_a_second_sigterm_ends_what_runs_at_once() -> None:
 
 
 def test_a_gateway_that_others_reach_needs_keys() -> None:
-    with serving(replicas=1, ready=False, listen="127.0.0.1:0") as server:
-        open_to_all = EngineServer(
-            server.directory, {**server.settings, "listen": "0.0.0.0:0"}, log_name="open"
-        )
-        assert open_to_all.process.wait(STOP_TIMEOUT_S) == 2
-        assert "without API keys everybody" in open_to_all.log
-        no_file = EngineServer(
-            server.directory,
-            {**server.settings, "listen": "0.0.0.0:0", "api_keys": str(server.directory / "none")},
-            log_name="none",
-        )
-        assert no_file.process.wait(STOP_TIMEOUT_S) == 1
-        assert "api_keys: " in no_file.log
-        assert "No such file" in no_file.log
-        open_to_all.stop()
-        no_file.stop()
+    with short_directory() as directory:
+        keys = directory / "keys.toml"
+        for given, code, says in (
+            ({}, 2, "without API keys everybody"),
+            ({"api_keys": str(keys)}, 1, "No such file"),
+        ):
+            server = EngineServer(directory, {"listen": "0.0.0.0:0", **given})
+            assert server.process.wait(STOP_TIMEOUT_S) == code
+            assert says in server.log
+            assert server.log.count("\n") == 1
+            server.stop()
