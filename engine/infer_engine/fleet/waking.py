@@ -1,4 +1,4 @@
-"""Telling readers of their new tokens a few at a time: a step can have hundreds of tokens, several steps end at
+"""Telling readers of their new tokens a few at a time: a step can have hundreds, several steps end at
 once, and while all their readers run the event loop does nothing else."""
 
 import asyncio
