@@ -161,6 +161,12 @@ def _traffic_rows(picture: Picture, width: int) -> list[Row]:
         .put(milliseconds(gateway.loop_lag_s))
         .put(" ms", "dim")
     )
+    if gateway.rss_bytes is not None:
+        second.put("   memory ", "dim").put(memory_size(gateway.rss_bytes))
+        if gateway.connection_bytes is not None:
+            second.put(f" (≈ {memory_size(gateway.connection_bytes)} a connection)", "dim")
+    if gateway.refused_connections:
+        second.put(f"   turned away {gateway.refused_connections}", "warn")
     if picture.held:
         second.put(safe(f"   held {len(picture.held)}"), "warn")
     third = Line(width).put(" ended    ", "label")

@@ -44,10 +44,15 @@ class EngineServer:
 
 @contextmanager
 def engine_server(
-    setup: Setup, *, replicas: int = 1, server: dict[str, Any] | None = None, **replica: Any
+    setup: Setup,
+    *,
+    replicas: int = 1,
+    server: dict[str, Any] | None = None,
+    key: str | None = None,
+    **replica: Any,
 ) -> Generator[EngineServer]:
     """A server with all replicas ready. ``server`` are its own settings for this part, ``replica`` those of
-    its replicas."""
+    its replicas; ``key`` is an API key where it asks for one."""
     directory = Path(tempfile.mkdtemp(prefix="icb-"))
     port = free_port()
     control_url = f"unix://{directory}/c.sock"
@@ -70,7 +75,7 @@ def engine_server(
                 process,
                 base_url,
                 control_url,
-                _model_name(base_url),
+                _model_name(base_url, key),
                 _status(control_url).replicas[0],
                 start_s,
             )
@@ -96,6 +101,7 @@ def _status(control_url: str) -> Status:
         return msgspec.json.decode(client.get("/control/v1/state").content, type=Status)
 
 
-def _model_name(base_url: str) -> str:
-    with httpx2.Client(trust_env=False, timeout=10.0) as client:
+def _model_name(base_url: str, key: str | None) -> str:
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    with httpx2.Client(trust_env=False, timeout=10.0, headers=headers) as client:
         return str(client.get(f"{base_url}/v1/models").json()["data"][0]["id"])

@@ -137,11 +137,13 @@ class GenerateEndpoint:
         while not choices.complete:
             for piece in await choices.pieces(TURN_S):
                 pieces[piece.choice].append(piece)
-        first = choices.answers[0].generation
         document = self._reply(ask, choices).whole(
-            [_joined(each, told=told) for each in pieces], usage(len(first.spec.prompt), choices.tokens)
+            [_joined(each, told=told) for each in pieces], self._used(choices)
         )
-        return JSONResponse(document, headers={"x-request-id": first.id})
+        return JSONResponse(document, headers={"x-request-id": choices.answers[0].generation.id})
+
+    def _used(self, choices: Choices) -> dict[str, Any]:
+        return usage(len(choices.answers[0].generation.spec.prompt), choices.tokens)
 
     async def _stream(self, ask: Ask, choices: Choices, stream: EventStream, departure: Departure) -> None:
         reply = self._reply(ask, choices)
@@ -160,11 +162,11 @@ class GenerateEndpoint:
             if not pieces:
                 await stream.ping()
                 continue
-            frames = [each for piece in pieces for each in _frames(reply, piece, ask)]
+            used = self._used(choices) if ask.params.continuous_usage else None
+            frames = [each for piece in pieces for each in _frames(reply, piece, ask, used)]
             if choices.complete:
                 if ask.params.include_usage:
-                    prompt_tokens = len(choices.answers[0].generation.spec.prompt)
-                    frames.append(frame(reply.usage(usage(prompt_tokens, choices.tokens))))
+                    frames.append(frame(reply.usage(self._used(choices))))
                 departure.answered()
                 await stream.end(*opening, *frames, DONE)
             elif frames:
@@ -180,14 +182,17 @@ def _joined(pieces: list[Piece], *, told: bool) -> Choice:
     return Choice("".join(piece.text for piece in pieces), finish, tokens if told else None)
 
 
-def _frames(reply: ChatReply | CompletionReply, piece: Piece, ask: Ask) -> list[bytes]:
-    frames: list[bytes] = []
+def _frames(
+    reply: ChatReply | CompletionReply, piece: Piece, ask: Ask, used: dict[str, Any] | None
+) -> list[bytes]:
+    """``used`` is told on each of them, where that was asked for."""
+    documents: list[dict[str, Any]] = []
     if piece.text or piece.told:
         told = piece.told if ask.params.sampling.logprobs is not None else None
-        frames.append(frame(reply.delta(piece.text, piece.choice, told)))
+        documents.append(reply.delta(piece.text, piece.choice, told))
     if piece.finish is not None:
-        frames.append(frame(reply.closing(piece.finish, piece.choice)))
-    return frames
+        documents.append(reply.closing(piece.finish, piece.choice))
+    return [frame(each if used is None else {**each, "usage": used}) for each in documents]
 
 
 async def _cut(scope: Scope, receive: Receive) -> None:
