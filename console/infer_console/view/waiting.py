@@ -7,7 +7,7 @@ from infer_engine.protocol import Totals, TrafficStatus
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
-from infer_console.view.format import age, count, milliseconds, rate, short_count
+from infer_console.view.format import age, count, milliseconds, rate, short_count, size
 from infer_console.view.gauge import bar
 from infer_console.view.layout import rule
 from infer_console.view.row import Line, Role, Row, Shown, beside
@@ -162,11 +162,11 @@ def _traffic_rows(picture: Picture, width: int) -> list[Row]:
         .put(" ms", "dim")
     )
     if gateway.rss_bytes is not None:
-        second.put("   memory ", "dim").put(memory_size(gateway.rss_bytes))
+        second.put("   memory ", "dim").put(size(gateway.rss_bytes))
         if gateway.connection_bytes is not None:
-            second.put(f" (≈ {memory_size(gateway.connection_bytes)} a connection)", "dim")
+            second.put(" (≈ ", "dim").put(size(gateway.connection_bytes)).put(" a connection)", "dim")
     if gateway.refused_connections:
-        second.put(f"   turned away {gateway.refused_connections}", "warn")
+        second.put(safe(f"   turned away {gateway.refused_connections}"), "warn")
     if picture.held:
         second.put(safe(f"   held {len(picture.held)}"), "warn")
     third = Line(width).put(" ended    ", "label")
