@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from infer_engine.benchmark.options import add_options
+from infer_engine.key_command import add_options as key_options
 from infer_engine.model.errors import ModelError
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, SettingsError, validate
 from infer_engine.telemetry.logs import configure_logging
@@ -30,6 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.verb == "serve":
             return _serve(options.settings, options.lifeline)
+        if options.verb == "key":
+            from infer_engine.key_command import run as make_key
+
+            return make_key(options)
         if options.verb == "bench":
             from infer_engine.benchmark.run import run
 
@@ -55,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument(
         "--file-only", action="store_true", help="leave preparing the weights to the first start"
     )
+    key_options(verbs.add_parser("key", help="make API keys of the gateway"))
     bench = verbs.add_parser("bench", help="measure what the engine reaches on this machine")
     add_options(bench)
     return parser

@@ -1,34 +1,60 @@
-"""An HTTP listener that no client can hold: uvicorn on a socket that is bound already, with a deadline for
-request heads, and an end that neither waits for a client nor logs its fault as ours."""
+"""An HTTP listener that no client can hold: uvicorn on a socket that is bound already, with limits on
+connections, a deadline for request heads, and an end that neither waits for a client nor logs its fault as
+ours."""
 
 import asyncio
 import contextlib
 import logging
 import socket
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, ClassVar
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from infer_engine.connections import Connections, Verdict
 
 log = logging.getLogger(__name__)
 
 #: From the first byte of a request (or the connection's start) to the end of its head.
 HEAD_DEADLINE_S = 10.0
+#: Largest request head.
+MAX_HEAD_BYTES = 16 * 1024
 #: At shutdown, how long responses may take to end before their connections are cut.
 CLOSE_GRACE_S = 2.0
-#: Simultaneous connections on one listener.
+#: Simultaneous connections on one listener where nobody said.
 MAX_CONNECTIONS = 1_024
+#: What one connection's unsent answer may hold in this process before its writer has to wait.
+WRITE_BUFFER_BYTES = 16 * 1024
+#: Bytes of further requests that are kept while one is being answered.
+MAX_PIPELINED_BYTES = 64 * 1024
+
+App = Callable[..., Any]
 
 
-class DeadlineProtocol(H11Protocol):
-    """uvicorn has no deadline for request heads, and an application cannot cut a connection that takes no
-    bytes. Here ``scope["state"]["abort"]`` cuts it; the application then sees an ordinary disconnect."""
+class GuardedProtocol(H11Protocol):
+    """What uvicorn leaves open. It has no deadline for request heads; it stops reading, and so does not see
+    a client leave, while a further request waits behind the one that is being answered, or while an answer
+    waits to be sent; and an application cannot cut a connection that takes no bytes: here
+    ``scope["state"]["abort"]`` does, and the application then sees an ordinary disconnect."""
+
+    #: Set by the listener that makes the class.
+    limits: ClassVar[Connections]
+    refusal: ClassVar[App]
 
     _deadline: asyncio.TimerHandle | None = None
+    _verdict: Verdict | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._verdict = self.limits.enter(self._address())
+        if self._verdict == "cut":
+            transport.abort()
+            return
+        if self._verdict == "refused":
+            self.app = self.refusal
         self.app_state = {**self.app_state, "abort": transport.abort}
         self._arm()
 
@@ -38,10 +64,34 @@ class DeadlineProtocol(H11Protocol):
             self._arm()
         else:
             self._disarm()
+            self._read_on()
+
+    def eof_received(self) -> None:
+        """The client has closed its side. An answer that is not complete has lost its reader, even while
+        bytes of it still wait to be sent."""
+        if not self._awaits_head():
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        if self._verdict is not None:
+            self.limits.leave(self._address(), self._verdict)
+            self._verdict = None
         super().connection_lost(exc)
+
+    def _read_on(self) -> None:
+        """A request that waits behind this one's answer is kept, within bounds, and reading goes on."""
+        if self.conn.their_state is not h11.DONE or not self.flow.read_paused:
+            return
+        waiting, _ = self.conn.trailing_data
+        if len(waiting) > MAX_PIPELINED_BYTES:
+            log.info("cutting a connection that sent too much behind an unanswered request")
+            self.transport.abort()
+        else:
+            self.flow.resume_reading()
+
+    def _address(self) -> str | None:
+        return self.client[0] if self.client else None
 
     def _awaits_head(self) -> bool:
         cycle: Any = self.cycle
@@ -70,19 +120,29 @@ class _Server(uvicorn.Server):
 
 
 class Listener:
-    """Serves ``app`` on a bound ``sock`` from ``start`` until ``close``."""
+    """Serves ``app`` on a bound ``sock`` from ``start`` until ``close``. ``refusal`` answers those who are
+    beyond ``limits``; it must end their connections."""
 
-    def __init__(self, app: Callable[..., Any], sock: socket.socket) -> None:
+    def __init__(
+        self,
+        app: App,
+        sock: socket.socket,
+        *,
+        limits: Connections | None = None,
+        refusal: App | None = None,
+    ) -> None:
+        self.limits = limits or Connections(most=MAX_CONNECTIONS)
+        bounds = {"limits": self.limits, "refusal": staticmethod(refusal or _too_many)}
         config = uvicorn.Config(
             app,
-            http=DeadlineProtocol,
+            http=type("BoundProtocol", (GuardedProtocol,), bounds),
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=MAX_CONNECTIONS,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             # A last resort only: close() cuts what is left long before.
             timeout_graceful_shutdown=int(CLOSE_GRACE_S) + 5,
         )
@@ -121,3 +181,9 @@ class Listener:
             transport: Any = getattr(connection, "transport", None)
             if transport is not None:
                 transport.abort()
+
+
+async def _too_many(_scope: Any, _receive: Any, send: Any) -> None:
+    headers = [(b"connection", b"close"), (b"content-length", b"0"), (b"retry-after", b"1")]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

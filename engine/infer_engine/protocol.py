@@ -179,7 +179,17 @@ class GatewayStatus(Struct, frozen=True):
     #: Where clients send requests, e.g. ``http://127.0.0.1:8000``.
     url: str | None = None
     connections: int | None = None
+    #: The worst of the last seconds, and the spread below it.
     loop_lag_s: float | None = None
+    loop_lag_p50_s: float | None = None
+    loop_lag_p99_s: float | None = None
+    #: Connections turned away since the start, and how many there may be.
+    refused_connections: int | None = None
+    max_connections: int | None = None
+    #: Resident memory of the server's process, and about how much of it a connection costs: what it grew by
+    #: since the server began to listen; None while there are too few to tell.
+    rss_bytes: int | None = None
+    connection_bytes: int | None = None
 
 
 class TrafficStatus(Struct, frozen=True):

@@ -16,16 +16,19 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+from infer_engine.connections import Connections
 from infer_engine.control.api import build_control
 from infer_engine.control.context import Context
 from infer_engine.control.corpus import ordinary_tokens
 from infer_engine.control.operations import Operations
 from infer_engine.control.traffic import Injector
+from infer_engine.exposure import check_gateway
 from infer_engine.fetching import fetch_model
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.simulated import simulated_fleet
 from infer_engine.fleet.views import model_name, served_model
-from infer_engine.gateway.app import build_gateway
+from infer_engine.gateway.app import build_gateway, too_many_connections
+from infer_engine.gateway.keys import Keyring, KeysError
 from infer_engine.gateway.load import GatewayLoad
 from infer_engine.gateway.simulated import MarkSimulated
 from infer_engine.listener import Listener
@@ -38,21 +41,19 @@ from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.secret_file import SecretFileError
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket
-from infer_engine.sockets import ListenError, Sockets, open_sockets
+from infer_engine.sockets import ListenError, Sockets, open_sockets, parse_listen
 from infer_engine.supervisor import Supervisor
 from infer_engine.telemetry.mqtt import Publisher
 from infer_engine.telemetry.mqtt_config import read_broker
 
 log = logging.getLogger(__name__)
 
-#: How long running requests may go on after the first SIGTERM.
-DRAIN_S = 5.0
 #: The whole end takes no longer than this beyond the drain; then the process goes as it is.
 END_S = 20.0
 #: How often the start is checked for replicas that all failed.
 START_POLL_S = 0.1
-#: Enough for the most connections on both listeners.
-OPEN_FILES = 4_096
+#: Files beside the gateway's connections: the control API's, replicas, logs, what libraries keep open.
+OTHER_FILES = 1_280
 STDIN = 0
 
 T = TypeVar("T")
@@ -71,28 +72,37 @@ class LoadedModel:
 
 @dataclass(slots=True)
 class StopSignal:
-    """Set once the process was asked to end; ``drain_s`` is how long its requests may go on."""
+    """Asked once, the server drains: ``drain_s`` is how long its requests may go on. Asked twice it ends them
+    now, each with an error of its own; asked a third time it goes as it is."""
 
+    drain_s: float
     asked: asyncio.Event = field(default_factory=asyncio.Event)
-    drain_s: float = DRAIN_S
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
     def on_signal(self, number: int) -> None:
-        if self.asked.is_set():
-            log.warning("asked to stop twice: leaving at once")
+        if self.hurry.is_set():
+            log.warning("asked to stop a third time: leaving as it is")
             os._exit(128 + number)
-        self.asked.set()
+        if self.asked.is_set():
+            log.warning("asked to stop twice: ending what still runs")
+            self.hurry.set()
+        else:
+            log.info("asked to stop: what runs may go on for %g s", self.drain_s)
+            self.asked.set()
 
     def on_parent_gone(self) -> None:
         self.drain_s = 0.0
         self.asked.set()
+        self.hurry.set()
 
 
 async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: bool) -> int:
     """Serve until asked to stop; the exit code. StartError, with nothing left behind, when that is not
     possible."""
-    stop = StopSignal()
-    _hear_signals(stop)
-    _raise_file_limit()
+    stop = StopSignal(settings.drain_s)
+    keyring = _keyring(settings)
+    _hear_signals(stop, keyring)
+    most_connections = _raise_file_limit(settings.max_connections)
     if lifeline:
         _hold_lifeline(stop)
     try:
@@ -104,7 +114,7 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     try:
         model = await _unless_stopped(_load_model(settings), stop)
         if model is not None:
-            await _run(settings, model, sockets, stop)
+            await _run(settings, model, sockets, stop, keyring, most_connections)
     except ModelError as error:
         raise StartError(str(error).replace("\n", " ")) from error
     finally:
@@ -112,16 +122,48 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     return 0
 
 
-async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, stop: StopSignal) -> None:
+def _keyring(settings: ServerSettings) -> Keyring | None:
+    """SettingsError when the gateway would be open to other machines, StartError when the keys cannot be
+    read."""
+    host, _ = parse_listen(settings.listen)
+    has_keys = settings.api_keys is not None
+    check_gateway(host, has_keys=has_keys, insecure_no_auth=settings.insecure_no_auth)
+    if settings.api_keys is None:
+        return None
+    try:
+        return Keyring(Path(settings.api_keys))
+    except KeysError as error:
+        raise StartError(f"api_keys: {error}") from error
+
+
+async def _run(
+    settings: ServerSettings,
+    model: LoadedModel,
+    sockets: Sockets,
+    stop: StopSignal,
+    keyring: Keyring | None,
+    most_connections: int,
+) -> None:
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
     fleet = Fleet(settings) if clock is None else _simulated(settings, model, clock)
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
-    load = GatewayLoad(lambda: gateway.connections)
+    limits = Connections(
+        most=most_connections,
+        per_client=settings.max_connections_per_client or max(1, most_connections * 3 // 4),
+    )
+    load = GatewayLoad(lambda: limits.open, limits)
     app = build_gateway(
-        fleet, model.tokenizer, model_name=model.name, context_length=model.context_length, load=load
+        fleet,
+        model.tokenizer,
+        model_name=model.name,
+        context_length=model.context_length,
+        load=load,
+        keyring=keyring,
+        protect_metrics=settings.protect_metrics,
+        stopping=stop.asked.is_set,
     )
     marked = app if settings.deployment is None else MarkSimulated(app, str(settings.deployment))
-    gateway = Listener(marked, sockets.gateway)
+    gateway = Listener(marked, sockets.gateway, limits=limits, refusal=too_many_connections)
     context = Context(
         fleet=fleet,
         tokenizer=model.tokenizer,
@@ -150,7 +192,7 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         supervisor.stopping()
         _leave_anyway_after(stop.drain_s + END_S)
         await operations.close()
-        await fleet.stop(stop.drain_s)
+        await fleet.stop(stop.drain_s, hurry=stop.hurry)
         if clock is not None:
             await clock.stop()
         if publisher is not None:
@@ -229,20 +271,33 @@ async def _until_stopped(fleet: Fleet, stop: StopSignal) -> None:
     await stop.asked.wait()
 
 
-def _hear_signals(stop: StopSignal) -> None:
+def _hear_signals(stop: StopSignal, keyring: Keyring | None) -> None:
+    """With a key file SIGHUP makes the server read it again."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.on_signal, number)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # started with nohup
+    if keyring is not None:
+        loop.add_signal_handler(signal.SIGHUP, keyring.reload)
+    elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # started with nohup
         loop.add_signal_handler(signal.SIGHUP, stop.on_signal, signal.SIGHUP)
 
 
-def _raise_file_limit() -> None:
-    """Every connection is a file; running out of them would fail those who are connected already."""
+def _raise_file_limit(connections: int) -> int:
+    """How many connections the gateway may have: every one is a file, and running out of them would fail
+    those who are connected already."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    needed = connections + OTHER_FILES
+    wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return connections
+    most = max(soft // 2, soft - OTHER_FILES)
+    log.warning(
+        "max_connections is %d, the limit on open files (%d) allows %d: taking those", connections, soft, most
+    )
+    return most
 
 
 def _hold_lifeline(stop: StopSignal) -> None:

@@ -144,6 +144,25 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mqtt_ca: Annotated[
         str | None, Meta(description="PEM file of the only certificates that the MQTT broker may show")
     ] = None
+    api_keys: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="file of API keys (mode 0600); given, the gateway asks for one"),
+    ] = None
+    insecure_no_auth: Annotated[
+        bool, Meta(description="listen where other machines reach the gateway, without API keys")
+    ] = False
+    protect_metrics: Annotated[bool, Meta(description="ask for an API key on /metrics too")] = False
+    max_connections: Annotated[
+        int, Meta(ge=1, le=100_000, description="most client connections of the gateway")
+    ] = 4096
+    max_connections_per_client: Annotated[
+        Annotated[int, Meta(ge=1, le=100_000)] | None,
+        Meta(description="most of them from one address; unset: three quarters"),
+    ] = None
+    drain_s: Annotated[
+        float,
+        Meta(ge=0, le=86_400, description="how long requests may go on after SIGTERM: TimeoutStopSec - 5"),
+    ] = 25.0
     replica: ReplicaSettings = ReplicaSettings()
     seed: Annotated[int, Meta(description="seed of what the server itself draws (ids, test traffic)")] = 0
 

@@ -10,4 +10,10 @@ def test_accepted_connections_are_probed_for_dead_peers() -> None:
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+            for option, value in (
+                (socket.TCP_KEEPIDLE, 15),
+                (socket.TCP_KEEPINTVL, 5),
+                (socket.TCP_KEEPCNT, 3),
+                (socket.TCP_USER_TIMEOUT, 20_000),
+            ):
+                assert accepted.getsockopt(socket.IPPROTO_TCP, option) == value

@@ -149,6 +149,28 @@ async def test_a_stop_string_across_tokens_ends_the_answer_and_the_generation(
     assert gateway.fleet.cancelled == [Cancelled(generation.id, "stop", None)]
 
 
+async def test_usage_can_be_told_all_the_time(gateway: Gateway) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    reader, writer = await gateway.raw(TEXT, text(stream=True, stream_options=options))
+    generation = await gateway.generation()
+    said = b""
+    for count, word in enumerate(("a", "b"), 1):
+        say(generation, gateway.ids(word))
+        said += await reader.readuntil(b'"completion_tokens":%d' % count)
+    say(generation, [], "stop")
+    said += await reader.readuntil(b"[DONE]\n\n")
+    writer.close()
+    lines = [line[6:] for line in said.splitlines() if line.startswith(b"data: {")]
+    prompt_tokens = len(generation.spec.prompt)
+    told = [json.loads(line)["usage"] for line in lines]
+    assert [(each["prompt_tokens"], each["completion_tokens"]) for each in told] == [
+        (prompt_tokens, 1),
+        (prompt_tokens, 2),
+        (prompt_tokens, 2),
+        (prompt_tokens, 2),
+    ]
+
+
 async def test_half_a_stop_string_at_the_end_is_text(gateway: Gateway) -> None:
     asked = asyncio.create_task(gateway.post(TEXT, text(stop="END", stream=True)))
     say(await gateway.generation(), gateway.ids("one EN"), "length")

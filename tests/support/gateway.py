@@ -4,16 +4,17 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
+from infer_engine.connections import Connections
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation
-from infer_engine.gateway.app import build_gateway
+from infer_engine.gateway.app import build_gateway, too_many_connections
 from infer_engine.gateway.settings import GatewaySettings
 from infer_engine.listener import Listener
 from infer_engine.model.tokenizer import Tokenizer
@@ -54,7 +55,11 @@ class Gateway:
         )
 
     async def raw(
-        self, path: str, body: Any, receive_buffer: int | None = None
+        self,
+        path: str,
+        body: Any,
+        receive_buffer: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A request on a connection of its own; the answer is the reader's to read."""
         sock = socket.socket()
@@ -64,13 +69,14 @@ class Gateway:
         await asyncio.get_running_loop().sock_connect(sock, (self.host, self.port))
         reader, writer = await asyncio.open_connection(sock=sock)
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        writer.write(post_head(path, len(content)) + content)
+        writer.write(post_head(path, len(content), headers) + content)
         await writer.drain()
         return reader, writer
 
 
-def post_head(path: str, content_length: int) -> bytes:
+def post_head(path: str, content_length: int, headers: Mapping[str, str] | None = None) -> bytes:
     head = [f"POST {path} HTTP/1.1", "host: x", "content-type: application/json"]
+    head += [f"{name}: {value}" for name, value in (headers or {}).items()]
     return "\r\n".join([*head, f"content-length: {content_length}", "", ""]).encode()
 
 
@@ -81,14 +87,18 @@ async def serve_gateway(
     context_length: int,
     settings: GatewaySettings | None = None,
     fleet: Any = None,
+    limits: Connections | None = None,
+    **application: Any,
 ) -> AsyncGenerator[Gateway]:
     """Above ``fleet``, or a new scripted one."""
     fleet = fleet or ScriptedFleet()
-    app = build_gateway(fleet, tokenizer, model_name="tiny", context_length=context_length, settings=settings)
+    app = build_gateway(
+        fleet, tokenizer, model_name="tiny", context_length=context_length, settings=settings, **application
+    )
     sock = socket.create_server(("127.0.0.1", 0))
     sock.setblocking(False)
     host, port = sock.getsockname()
-    listener = Listener(app, sock)
+    listener = Listener(app, sock, limits=limits, refusal=too_many_connections)
     await listener.start()
     try:
         async with httpx2.AsyncClient(base_url=f"http://{host}:{port}", timeout=20) as client:

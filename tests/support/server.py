@@ -45,7 +45,7 @@ class EngineServer:
         self.socket_path = directory / "c.sock"
         self.log_path = directory / log_name
         self.control_url = f"unix://{self.socket_path}"
-        self.settings = {"control": self.control_url, "listen": "127.0.0.1:0", **settings}
+        self.settings = {"control": self.control_url, "listen": "127.0.0.1:0", "drain_s": 5.0, **settings}
         command = [sys.executable, "-m", "infer_engine", "serve", "--settings", json.dumps(self.settings)]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(

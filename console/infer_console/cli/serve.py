@@ -37,6 +37,12 @@ SERVER_OPTIONS = (
     ("--mqtt", "mqtt", "mqtt://HOST"),
     ("--mqtt-password-file", "mqtt_password_file", "FILE"),
     ("--mqtt-ca", "mqtt_ca", "FILE"),
+    ("--api-keys", "api_keys", "FILE"),
+    ("--insecure-no-auth", "insecure_no_auth", ON_OFF),
+    ("--protect-metrics", "protect_metrics", ON_OFF),
+    ("--max-connections", "max_connections", "N"),
+    ("--max-connections-per-client", "max_connections_per_client", "N"),
+    ("--drain-s", "drain_s", "SECONDS"),
 )
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
@@ -89,16 +95,11 @@ def build_settings(words: dict[str, Any]) -> ServerSettings:
     """The settings of what was given, options before the config file; raise SettingsError naming the one that
     does not fit."""
     config = read_config(words["config"]) if words.get("config") else {}
-    server = {name: words[name] for _, name, _ in SERVER_OPTIONS if words.get(name) is not None}
-    replica = {
-        name: SWITCH.get(words[name], words[name]) if metavar == ON_OFF else words[name]
-        for _, name, metavar in REPLICA_OPTIONS
-        if words.get(name) is not None
-    }
     in_file = config.pop("replica", {})
     if not isinstance(in_file, dict):
         raise SettingsError(f"--config {words['config']}: replica is a table: [replica]")
-    server, replica = {**config, **server}, {**in_file, **replica}
+    server = {**config, **_given(SERVER_OPTIONS, words)}
+    replica = {**in_file, **_given(REPLICA_OPTIONS, words)}
     if "simulate" in server:
         replica.setdefault("max_running", SIMULATED_MAX_RUNNING)
     server.setdefault("control", default_control_socket())
@@ -107,6 +108,14 @@ def build_settings(words: dict[str, Any]) -> ServerSettings:
     except SettingsError as error:
         raise SettingsError(_in_options(str(error.__cause__ or error), words)) from error
     return settings
+
+
+def _given(options: tuple[tuple[str, str, str], ...], words: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: SWITCH.get(words[name], words[name]) if metavar == ON_OFF else words[name]
+        for _, name, metavar in options
+        if words.get(name) is not None
+    }
 
 
 def _in_options(message: str, words: dict[str, Any]) -> str:

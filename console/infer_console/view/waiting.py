@@ -7,7 +7,7 @@ from infer_engine.protocol import Totals, TrafficStatus
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
-from infer_console.view.format import age, count, milliseconds, rate, short_count
+from infer_console.view.format import age, count, milliseconds, rate, short_count, size
 from infer_console.view.gauge import bar
 from infer_console.view.layout import rule
 from infer_console.view.row import Line, Role, Row, Shown, beside
@@ -161,6 +161,12 @@ def _traffic_rows(picture: Picture, width: int) -> list[Row]:
         .put(milliseconds(gateway.loop_lag_s))
         .put(" ms", "dim")
     )
+    if gateway.rss_bytes is not None:
+        second.put("   memory ", "dim").put(size(gateway.rss_bytes))
+        if gateway.connection_bytes is not None:
+            second.put(" (≈ ", "dim").put(size(gateway.connection_bytes)).put(" a connection)", "dim")
+    if gateway.refused_connections:
+        second.put(safe(f"   turned away {gateway.refused_connections}"), "warn")
     if picture.held:
         second.put(safe(f"   held {len(picture.held)}"), "warn")
     third = Line(width).put(" ended    ", "label")

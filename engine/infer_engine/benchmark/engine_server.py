@@ -18,7 +18,7 @@ from infer_engine.benchmark.client import Client
 from infer_engine.benchmark.errors import BenchError
 from infer_engine.benchmark.processes import POLL_S, ServerProcess, free_port
 from infer_engine.benchmark.setup import Setup
-from infer_engine.protocol import Replica, Status
+from infer_engine.protocol import GatewayStatus, Replica, Status
 
 #: The first start may fetch the model.
 READY_TIMEOUT_S = 300.0
@@ -38,10 +38,21 @@ class EngineServer:
     def client(self) -> Client:
         return Client(self.base_url, self.model)
 
+    def gateway_status(self) -> GatewayStatus:
+        return _status(self.control_url).fleet.gateway
+
 
 @contextmanager
-def engine_server(setup: Setup, *, replicas: int = 1, **replica: Any) -> Generator[EngineServer]:
-    """A server with all replicas ready. ``replica`` are replica settings for this part."""
+def engine_server(
+    setup: Setup,
+    *,
+    replicas: int = 1,
+    server: dict[str, Any] | None = None,
+    key: str | None = None,
+    **replica: Any,
+) -> Generator[EngineServer]:
+    """A server with all replicas ready. ``server`` are its own settings for this part, ``replica`` those of
+    its replicas; ``key`` is an API key where it asks for one."""
     directory = Path(tempfile.mkdtemp(prefix="icb-"))
     port = free_port()
     control_url = f"unix://{directory}/c.sock"
@@ -51,6 +62,7 @@ def engine_server(setup: Setup, *, replicas: int = 1, **replica: Any) -> Generat
         "listen": f"127.0.0.1:{port}",
         "replicas": replicas,
         "replica": chosen,
+        **(server or {}),
     }
     base_url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "infer_engine", "serve", "--settings", json.dumps(settings)]
@@ -60,7 +72,12 @@ def engine_server(setup: Setup, *, replicas: int = 1, **replica: Any) -> Generat
             process.wait_until_ok(f"{base_url}/readyz", READY_TIMEOUT_S)
             start_s = _wait_for_all(process, base_url)
             yield EngineServer(
-                process, base_url, control_url, _model_name(base_url), _replica(control_url), start_s
+                process,
+                base_url,
+                control_url,
+                _model_name(base_url, key),
+                _status(control_url).replicas[0],
+                start_s,
             )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -78,13 +95,13 @@ def _wait_for_all(process: ServerProcess, base_url: str) -> float:
             time.sleep(POLL_S)
 
 
-def _replica(control_url: str) -> Replica:
+def _status(control_url: str) -> Status:
     transport = httpx2.HTTPTransport(uds=control_url.removeprefix("unix://"))
     with httpx2.Client(transport=transport, base_url="http://localhost", timeout=10.0) as client:
-        status = msgspec.json.decode(client.get("/control/v1/state").content, type=Status)
-    return status.replicas[0]
+        return msgspec.json.decode(client.get("/control/v1/state").content, type=Status)
 
 
-def _model_name(base_url: str) -> str:
-    with httpx2.Client(trust_env=False, timeout=10.0) as client:
+def _model_name(base_url: str, key: str | None) -> str:
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    with httpx2.Client(trust_env=False, timeout=10.0, headers=headers) as client:
         return str(client.get(f"{base_url}/v1/models").json()["data"][0]["id"])

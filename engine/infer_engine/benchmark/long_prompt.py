@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 from infer_engine.benchmark.client import Answer, Client, at_most
 from infer_engine.benchmark.engine_server import engine_server
@@ -53,7 +54,7 @@ def measure(setup: Setup) -> list[Result]:
     ]
 
 
-def _measure_with(setup: Setup, how: str, **replica: int) -> list[tuple[float, float]]:
+def _measure_with(setup: Setup, how: str, **replica: Any) -> list[tuple[float, float]]:
     with engine_server(setup, kv_blocks=KV_BLOCKS, **replica) as server:
         return asyncio.run(_repeats(server.client(), setup, how))
 

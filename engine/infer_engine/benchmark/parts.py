@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from infer_engine.benchmark import (
     batching,
+    connections,
     consoles,
     long_prompt,
     prefix_hit,
@@ -36,4 +37,5 @@ PARTS: tuple[Part, ...] = (
     Part("stragglers", "continuous and static batching", 130, stragglers.measure),
     Part("start", "two replicas ready, second start", 40, start.measure),
     Part("consoles", "four consoles attached and none", 210, consoles.measure),
+    Part("connections", "2,000 streams of 2 tokens/s from a simulated fleet", 60, connections.measure),
 )

@@ -65,6 +65,8 @@ log = logging.getLogger(__name__)
 TICK_S = 0.5
 #: How long cancelled requests get to end when the server stops.
 CANCEL_GRACE_S = 1.0
+#: How often a stop that waits for requests looks whether it should hurry.
+HURRY_POLL_S = 0.25
 ID_BITS = 24
 
 
@@ -141,11 +143,11 @@ class Fleet:
         for task in self._tasks:
             task.add_done_callback(_tell_failure)
 
-    async def stop(self, drain_s: float = 0.0) -> None:
-        """Take no more, let what runs finish for ``drain_s`` at most, end the rest, end the replicas. Leaves
-        no process and no file; takes at most ``drain_s`` and a few seconds."""
+    async def stop(self, drain_s: float = 0.0, *, hurry: asyncio.Event | None = None) -> None:
+        """Take no more, let what runs finish for ``drain_s`` at most and until ``hurry`` is set, end the
+        rest, end the replicas. Leaves no process and no file; takes at most ``drain_s`` and a few seconds."""
         self._stopping = True
-        await self._until_idle(drain_s)
+        await self._until_idle(drain_s, hurry)
         intent = Intent("cancelled", "shutting_down", "")
         for request in list(self._ledger.live.values()):
             cancel(self._ledger, self._placer, self._handles, request.id, intent)
@@ -161,13 +163,15 @@ class Fleet:
         self._link.close()
         self._run_dir.close()
 
-    async def _until_idle(self, within_s: float) -> None:
+    async def _until_idle(self, within_s: float, hurry: asyncio.Event | None = None) -> None:
         """Wait until no request is live; each ends on its own, so there is nothing else to wait on."""
         deadline_s = self._clock() + within_s * self.pace
         for generation in [request.generation for request in self._ledger.live.values()]:
             while not generation.finished and self._clock() < deadline_s:
+                if hurry is not None and hurry.is_set():
+                    return
                 left_s = (deadline_s - self._clock()) / self.pace
-                await generation.beyond(len(generation.emitted), left_s)
+                await generation.beyond(len(generation.emitted), min(left_s, HURRY_POLL_S))
 
     async def _tick(self) -> None:
         while True:

@@ -3,7 +3,7 @@ came."""
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infer_engine.fleet.cancelling import cancel_all
 from infer_engine.fleet.endings import end_as_intended, ending
@@ -12,6 +12,7 @@ from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.tracked import Tracked
+from infer_engine.fleet.waking import Waker
 from infer_engine.protocol import Finished, FinishReason, Preempted, Step
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.messages import (
@@ -62,6 +63,7 @@ class Inbox:
     dismiss: Callable[[bytes, Stop], object]
     #: Messages of past incarnations and strangers, since the start.
     ignored: int = 0
+    waker: Waker = field(default_factory=Waker)
 
     def receive(self, sender: bytes, message: FromReplica) -> None:
         handle = self._handle_of(sender)
@@ -131,8 +133,7 @@ class Inbox:
         reasons: dict[str, FinishReason] = {
             finished.id: self._finished(handle, finished) for finished in report.finished
         }
-        for generation in spoke:
-            generation.wake()
+        self.waker.wake(spoke)
         self.ledger.feed.step(
             Step(
                 replica=handle.id,

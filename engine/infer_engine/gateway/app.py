@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.gateway.chat_request import read_chat_request
@@ -24,6 +25,9 @@ from infer_engine.gateway.endpoint import GenerateEndpoint, Parts
 from infer_engine.gateway.errors import ApiError, shown, unknown_model
 from infer_engine.gateway.health import health_routes
 from infer_engine.gateway.intake import Intake
+from infer_engine.gateway.key_gate import KeyGate
+from infer_engine.gateway.key_use import KeyUse
+from infer_engine.gateway.keys import Keyring
 from infer_engine.gateway.load import GatewayLoad
 from infer_engine.gateway.params import Bounds
 from infer_engine.gateway.receipt import Receipt
@@ -41,10 +45,15 @@ def build_gateway(
     context_length: int,
     settings: GatewaySettings | None = None,
     load: GatewayLoad | None = None,
-) -> Starlette:
+    keyring: Keyring | None = None,
+    protect_metrics: bool = False,
+    stopping: Callable[[], bool] = lambda: False,
+) -> ASGIApp:
     """The application to serve. It holds nothing that needs closing: what it starts ends with each request.
 
-    ``load`` is measured by whoever listens; without it the metrics page does not have those numbers.
+    ``load`` is measured by whoever listens; without it the metrics page does not have those numbers. With a
+    ``keyring`` nobody passes without one of its keys, except to health and (unless ``protect_metrics``) to
+    the metrics page. ``stopping``: the server was asked to end.
     """
     settings = settings or GatewaySettings()
     metrics = Metrics(fleet, model_name, gateway=(lambda: load.status(None)) if load else GatewayStatus)
@@ -58,23 +67,33 @@ def build_gateway(
         desk=desk,
         intake=Intake(fleet, tokenizer, context_length, desk, settings),
         constraints=ConstraintCheck(tokenizer, settings),
+        key_use=KeyUse(),
     )
     bounds = Bounds(context_length=context_length, vocabulary_size=tokenizer.vocab_size, settings=settings)
     chat = GenerateEndpoint(parts, lambda fields: read_chat_request(fields, bounds))
     completion = GenerateEndpoint(parts, lambda fields: read_completion_request(fields, bounds))
+    health, page = health_routes(fleet, stopping), Route("/metrics", _metrics_page(metrics))
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/v1/completions", completion, methods=["POST"]),
             *_model_routes(model_name, context_length),
-            *health_routes(fleet),
-            Route("/metrics", _metrics_page(metrics)),
+            *health,
+            page,
         ],
         exception_handlers={ApiError: _api_error, HTTPException: _http_error, Exception: _our_fault},
     )
     # A redirect would be built from the client's own Host header.
     app.router.redirect_slashes = False
-    return app
+    return app if keyring is None else KeyGate(app, health if protect_metrics else [*health, page], keyring)
+
+
+async def too_many_connections(scope: Scope, receive: Receive, send: Send) -> None:
+    """The answer to whoever is beyond the limits on connections."""
+    refusal = ApiError(
+        503, "too many connections at this moment", code="too_many_connections", retry_after_s=1.0, close=True
+    )
+    await refusal.response()(scope, receive, send)
 
 
 def _model_routes(model_name: str, context_length: int) -> list[Route]:

@@ -21,6 +21,9 @@ from infer_engine.gateway.errors import ApiError, unknown_model
 from infer_engine.gateway.fields import Fields, parse_object
 from infer_engine.gateway.identity import read_identity
 from infer_engine.gateway.intake import Ask, Intake
+from infer_engine.gateway.key_gate import key_of
+from infer_engine.gateway.key_use import KeyUse
+from infer_engine.gateway.keys import ApiKey
 from infer_engine.gateway.logprob_documents import LogprobDocuments
 from infer_engine.gateway.receipt import ClientGoneError, Receipt
 from infer_engine.gateway.replies import ChatReply, Choice, CompletionReply, usage
@@ -49,6 +52,7 @@ class Parts:
     desk: EncodingDesk
     intake: Intake
     constraints: ConstraintCheck
+    key_use: KeyUse
 
 
 class GenerateEndpoint:
@@ -62,17 +66,19 @@ class GenerateEndpoint:
         try:
             headers = Headers(scope=scope)
             body = await self._parts.receipt.body(headers, receive)
-            async with Departure(receive) as departure:
-                ask, generations = await self._take(headers, body)
-                await self._serve(ask, generations, departure, scope, receive, send)
+            key = key_of(scope)
+            with self._parts.key_use.one_of(key):
+                async with Departure(receive) as departure:
+                    ask, generations = await self._take(headers, body, key)
+                    await self._serve(ask, generations, departure, scope, receive, send)
         except SlowReaderError:
             await _cut(scope, receive)
         except ClientGoneError:
             return
 
-    async def _take(self, headers: Headers, body: bytes) -> tuple[Ask, list[Generation]]:
+    async def _take(self, headers: Headers, body: bytes, key: ApiKey | None) -> tuple[Ask, list[Generation]]:
         parts = self._parts
-        identity = read_identity(headers)
+        identity = read_identity(headers, key)
         ask = await parts.desk.run(lambda: self._read(parse_object(body)), len(body))
         if ask.model != parts.model_name:
             raise unknown_model(ask.model, parts.model_name)
@@ -131,11 +137,13 @@ class GenerateEndpoint:
         while not choices.complete:
             for piece in await choices.pieces(TURN_S):
                 pieces[piece.choice].append(piece)
-        first = choices.answers[0].generation
         document = self._reply(ask, choices).whole(
-            [_joined(each, told=told) for each in pieces], usage(len(first.spec.prompt), choices.tokens)
+            [_joined(each, told=told) for each in pieces], self._used(choices)
         )
-        return JSONResponse(document, headers={"x-request-id": first.id})
+        return JSONResponse(document, headers={"x-request-id": choices.answers[0].generation.id})
+
+    def _used(self, choices: Choices) -> dict[str, Any]:
+        return usage(len(choices.answers[0].generation.spec.prompt), choices.tokens)
 
     async def _stream(self, ask: Ask, choices: Choices, stream: EventStream, departure: Departure) -> None:
         reply = self._reply(ask, choices)
@@ -154,11 +162,11 @@ class GenerateEndpoint:
             if not pieces:
                 await stream.ping()
                 continue
-            frames = [each for piece in pieces for each in _frames(reply, piece, ask)]
+            used = self._used(choices) if ask.params.continuous_usage else None
+            frames = [each for piece in pieces for each in _frames(reply, piece, ask, used)]
             if choices.complete:
                 if ask.params.include_usage:
-                    prompt_tokens = len(choices.answers[0].generation.spec.prompt)
-                    frames.append(frame(reply.usage(usage(prompt_tokens, choices.tokens))))
+                    frames.append(frame(reply.usage(self._used(choices))))
                 departure.answered()
                 await stream.end(*opening, *frames, DONE)
             elif frames:
@@ -174,14 +182,17 @@ def _joined(pieces: list[Piece], *, told: bool) -> Choice:
     return Choice("".join(piece.text for piece in pieces), finish, tokens if told else None)
 
 
-def _frames(reply: ChatReply | CompletionReply, piece: Piece, ask: Ask) -> list[bytes]:
-    frames: list[bytes] = []
+def _frames(
+    reply: ChatReply | CompletionReply, piece: Piece, ask: Ask, used: dict[str, Any] | None
+) -> list[bytes]:
+    """``used`` is told on each of them, where that was asked for."""
+    documents: list[dict[str, Any]] = []
     if piece.text or piece.told:
         told = piece.told if ask.params.sampling.logprobs is not None else None
-        frames.append(frame(reply.delta(piece.text, piece.choice, told)))
+        documents.append(reply.delta(piece.text, piece.choice, told))
     if piece.finish is not None:
-        frames.append(frame(reply.closing(piece.finish, piece.choice)))
-    return frames
+        documents.append(reply.closing(piece.finish, piece.choice))
+    return [frame(each if used is None else {**each, "usage": used}) for each in documents]
 
 
 async def _cut(scope: Scope, receive: Receive) -> None:

@@ -6,12 +6,15 @@ the status, ``param`` (which field) and ``code`` (stable, for programs) matter a
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import JSONResponse
 
 from infer_engine.fleet.generation import Generation, Refusal
 
+#: Says why a request was dropped, for proxies that do not read bodies.
+DROPPED = "x-request-dropped-reason"
 #: Statuses of generations that ended in an error, by code. What is not listed is the server's fault: 500.
 _STATUS_BY_CODE = {
     "never_fits": 400,
@@ -48,6 +51,7 @@ class ApiError(Exception):
         retry: bool | None = None,
         close: bool = False,
         request_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -58,6 +62,7 @@ class ApiError(Exception):
         self.retry = retry
         self.close = close
         self.request_id = request_id
+        self.headers = headers or {}
 
     @property
     def body(self) -> dict[str, Any]:
@@ -71,7 +76,9 @@ class ApiError(Exception):
         }
 
     def response(self) -> JSONResponse:
-        headers: dict[str, str] = {}
+        headers = dict(self.headers)
+        if self.status in (429, 503) and self.code is not None:
+            headers[DROPPED] = self.code
         if self.retry_after_s is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after_s)))
         if self.retry is not None:

@@ -5,6 +5,8 @@
 yes.
 """
 
+from collections.abc import Callable
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -15,15 +17,18 @@ from infer_engine.protocol import Replica
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
-def health_routes(fleet: Fleet) -> list[Route]:
+def health_routes(fleet: Fleet, stopping: Callable[[], bool] = lambda: False) -> list[Route]:
     async def live(_request: Request) -> Response:
         return JSONResponse({"status": "ok"}, headers=_NO_STORE)
 
     async def ready(_request: Request) -> Response:
-        if fleet.ready:
+        if fleet.ready and not stopping():
             return JSONResponse({"status": "ready"}, headers=_NO_STORE)
         return JSONResponse(
-            {"status": "not ready", "reason": _why_not_ready(fleet.status().replicas)},
+            {
+                "status": "not ready",
+                "reason": "the server is stopping" if stopping() else _why_not_ready(fleet.status().replicas),
+            },
             status_code=503,
             headers={**_NO_STORE, "Retry-After": "2"},
         )
@@ -34,8 +39,9 @@ def health_routes(fleet: Fleet) -> list[Route]:
         replicas = fleet.status().replicas
         states = [each.health for each in replicas if each.health is not None]
         stuck = bool(states) and all(state in ("stalled", "bad") for state in states)
+        idle = bool(states) and all(state == "idle" for state in states)
         document = {
-            "status": "stalled" if stuck else "ok",
+            "status": "stalled" if stuck else "idle" if idle else "ok",
             "replicas": [
                 {"id": each.id, "state": each.state, "progress": each.health, "step_age_s": each.step_age_s}
                 for each in replicas

@@ -6,6 +6,7 @@ from starlette.datastructures import Headers
 
 from infer_engine.fleet.tenants import TENANT
 from infer_engine.gateway.errors import ApiError, invalid, shown
+from infer_engine.gateway.keys import ApiKey
 from infer_engine.gateway.params import MAX_DEADLINE_S, TIERS, Params
 from infer_engine.protocol import Tier
 
@@ -21,15 +22,28 @@ class Identity:
     tier: Tier | None
     label: str | None
     deadline_s: float | None = None
+    #: Of the key that it came with; None where keys are not asked for.
+    key: ApiKey | None = None
 
     def tier_for(self, params: Params) -> Tier:
-        """The header or the body may name the tier; interactive when neither does. 400 when they disagree."""
+        """The header or the body may name the tier; otherwise it is the key's, or interactive. 400 when
+        they disagree, 403 when the key may not have it."""
         if self.tier is not None and params.tier is not None and self.tier != params.tier:
             raise invalid(
                 "tier",
                 f"tier is {params.tier} but the header says {self.tier}; give one of them",
             )
-        return self.tier or params.tier or "interactive"
+        tier = self.tier or params.tier
+        ceiling = self.key.tier if self.key is not None else None
+        if ceiling == "batch" and tier == "interactive":
+            raise ApiError(
+                403,
+                "tier interactive is not allowed with this API key; batch is",
+                param="tier",
+                code="tier_not_allowed",
+                retry=False,
+            )
+        return tier or ceiling or "interactive"
 
     def deadline_for(self, params: Params) -> float | None:
         """Seconds from arrival; the header or the body may say it. 400 when they disagree."""
@@ -46,15 +60,24 @@ class Identity:
         return label[:MAX_LABEL_CHARS] if label else None
 
 
-def read_identity(headers: Headers) -> Identity:
-    """Raise ApiError (400) naming the header that is not acceptable."""
-    tenant = headers.get("x-infer-tenant", "default")
+def read_identity(headers: Headers, key: ApiKey | None = None) -> Identity:
+    """Raise ApiError (400) naming the header that is not acceptable, 403 when the key is another tenant's."""
+    tenant = headers.get("x-infer-tenant", "default" if key is None else key.tenant)
     if not TENANT.fullmatch(tenant):
         raise _bad_header("x-infer-tenant", "1 to 64 of the characters a-z, 0-9 and -", tenant)
+    if key is not None and tenant != key.tenant:
+        raise ApiError(
+            403,
+            f"this API key is of tenant {key.tenant}; the header x-infer-tenant says {tenant}",
+            param="x-infer-tenant",
+            code="tenant_mismatch",
+            retry=False,
+        )
     tier = headers.get("x-infer-tier")
     if tier is not None and tier not in TIERS:
         raise _bad_header("x-infer-tier", "one of " + ", ".join(TIERS), tier)
-    return Identity(tenant, tier, headers.get("x-request-id"), _deadline(headers.get("x-infer-deadline-s")))
+    deadline_s = _deadline(headers.get("x-infer-deadline-s"))
+    return Identity(tenant, tier, headers.get("x-request-id"), deadline_s, key)
 
 
 def _deadline(given: str | None) -> float | None:

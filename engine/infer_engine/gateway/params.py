@@ -33,6 +33,8 @@ class Params:
     choices: int
     stream: bool
     include_usage: bool
+    #: Usage so far on every chunk, not only on the last.
+    continuous_usage: bool
     tier: Tier | None
     user: str | None
     #: Seconds from arrival; None means what the header says.
@@ -64,6 +66,7 @@ def read_params(
         raise invalid(
             "ignore_eos", f"ignore_eos must be false with {asked.field}: a constrained answer ends by itself"
         )
+    include_usage, continuous_usage = _usage(fields, stream)
     params = Params(
         max_tokens=max_tokens,
         sampling=structs.replace(
@@ -77,7 +80,8 @@ def read_params(
         ignore_eos=ignore_eos,
         choices=_choices(fields, settings),
         stream=stream,
-        include_usage=_include_usage(fields, stream),
+        include_usage=include_usage,
+        continuous_usage=include_usage and continuous_usage,
         tier=cast("Tier | None", fields.choice("tier", None, TIERS)),
         user=fields.text("user", None, max_chars=MAX_USER_CHARS),
         deadline_s=_deadline(fields),
@@ -177,13 +181,14 @@ def _stop(fields: Fields, settings: GatewaySettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stops))
 
 
-def _include_usage(fields: Fields, stream: bool) -> bool:
+def _usage(fields: Fields, stream: bool) -> tuple[bool, bool]:
+    """At the end, and all the time: the second is vLLM's and counts only with the first."""
     options = fields.object("stream_options")
     if options is None:
-        return False
+        return False, False
     if not stream:
         raise invalid("stream_options", "stream_options is only allowed when stream is true")
-    return options.boolean("include_usage", False)
+    return options.boolean("include_usage", False), options.boolean("continuous_usage_stats", False)
 
 
 def _empty(value: Any) -> bool:

@@ -1,0 +1,163 @@
+"""Part ``connections``: what it costs the gateway to hold 2,000 streams of 2 tokens/s.
+
+The fleet is simulated, in the server's process and slow, so nearly all that the server computes is the
+gateway's. The clients are a process of their own on the same machine.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx2
+
+from infer_engine.benchmark.engine_server import EngineServer, engine_server
+from infer_engine.benchmark.errors import BenchError
+from infer_engine.benchmark.many_streams import OPEN_TIMEOUT_S
+from infer_engine.benchmark.processes import cpu_seconds
+from infer_engine.benchmark.results import Result, result
+from infer_engine.benchmark.setup import Setup
+from infer_engine.protocol import GatewayStatus
+
+STREAMS = 2_000
+REPLICAS = 8
+WINDOW_S = 30.0
+WANTED_TOKENS_PER_S = 2.0
+#: Weights dominate its steps, so that they take about as long whatever is in the batch; the speed makes them
+#: half a second.
+DEPLOYMENT, SPEED = "70b@4xh100", 0.0215
+#: How often the gateway is asked how late its loop runs: as often as its own window of that is new.
+LAG_PERIOD_S = 2.0
+
+
+@dataclass(slots=True)
+class Held:
+    """One window with all streams open."""
+
+    begun: int
+    lost: int
+    #: Text that came, and tokens that the fleet made meanwhile.
+    frames: int
+    made_tokens: int
+    window_s: float
+    open_s: float
+    cpu: float
+    idle_rss_bytes: int
+    rss_bytes: int
+    status: list[GatewayStatus]
+
+
+def measure(setup: Setup) -> list[Result]:
+    streams = max(20, STREAMS // setup.shrink)
+    window_s = max(1.0, WINDOW_S / setup.shrink)
+    # One that is held is as good as three: each has thousands of samples.
+    held = _held(setup, streams, window_s)
+    if held.begun < streams:
+        raise BenchError(f"only {held.begun} of {streams} streams began; {held.lost} were lost")
+    note = f"{streams} streams, {held.window_s:.0f} s, all opened in {held.open_s:.1f} s"
+    lags = [each.loop_lag_s for each in held.status if each.loop_lag_s is not None]
+    p50s = [each.loop_lag_p50_s for each in held.status if each.loop_lag_p50_s is not None]
+    p99s = [each.loop_lag_p99_s for each in held.status if each.loop_lag_p99_s is not None]
+    per_stream = held.frames / held.begun / held.window_s
+    grown = held.rss_bytes - held.idle_rss_bytes
+    return [
+        result("streams held", "", [held.begun - held.lost], wanted=streams, note=note),
+        result("tokens/s per stream", "tokens/s", [per_stream], wanted=0.95 * WANTED_TOKENS_PER_S),
+        result(
+            "tokens delivered of those made",
+            "ratio",
+            [held.frames / held.made_tokens] if held.made_tokens else [],
+            wanted=0.99,
+        ),
+        result("server CPU", "% of a core", [held.cpu]),
+        result("memory per connection", "KiB", [grown / held.begun / 1024]),
+        result("server memory", "MiB", [held.rss_bytes / 2**20]),
+        result("event-loop lag p50", "ms", [1e3 * median(p50s)] if p50s else []),
+        result("event-loop lag p99", "ms", [1e3 * median(p99s)] if p99s else []),
+        result("event-loop lag, worst", "ms", [1e3 * max(lags)] if lags else []),
+    ]
+
+
+def _held(setup: Setup, streams: int, window_s: float) -> Held:
+    server_settings: dict[str, Any] = {"simulate": DEPLOYMENT, "speed": SPEED}
+    with engine_server(
+        setup, replicas=REPLICAS, server=server_settings, max_running=max(8, -(-streams // REPLICAS) + 6)
+    ) as server:
+        pid = server.process.pid
+        idle_rss_bytes = _rss_bytes(pid)
+        with _client(server, streams, window_s) as lines:
+            opened = lines.next(OPEN_TIMEOUT_S + 10)
+            cpu_before, made_before, began_s = cpu_seconds(pid), _made_tokens(server), time.monotonic()
+            asked: list[GatewayStatus] = []
+            while time.monotonic() - began_s < window_s - LAG_PERIOD_S:
+                time.sleep(min(LAG_PERIOD_S, window_s / 4))
+                asked.append(server.gateway_status())
+            counted = lines.next(window_s + 30)
+            taken_s = time.monotonic() - began_s
+            return Held(
+                begun=counted["begun"],
+                lost=counted["lost"],
+                frames=counted["frames"],
+                made_tokens=_made_tokens(server) - made_before,
+                window_s=counted["window_s"],
+                open_s=opened["open_s"],
+                cpu=100 * (cpu_seconds(pid) - cpu_before) / taken_s,
+                idle_rss_bytes=idle_rss_bytes,
+                rss_bytes=_rss_bytes(pid),
+                status=asked or [server.gateway_status()],
+            )
+
+
+class _Lines:
+    """What a process says, a JSON document at a time."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def next(self, timeout_s: float) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        late = threading.Timer(timeout_s, self._process.kill)
+        late.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            late.cancel()
+        if not line:
+            raise BenchError(f"the clients ended, or said nothing for {timeout_s:.0f} s")
+        return json.loads(line)
+
+
+@contextmanager
+def _client(server: EngineServer, streams: int, window_s: float) -> Generator[_Lines]:
+    url = httpx2.URL(server.base_url)
+    command = [sys.executable, "-m", "infer_engine.benchmark.many_streams", url.host, str(url.port)]
+    command += [server.model, str(streams), str(window_s)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield _Lines(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _made_tokens(server: EngineServer) -> int:
+    with httpx2.Client(trust_env=False, timeout=30.0) as client:
+        page = client.get(f"{server.base_url}/metrics").text
+    return int(
+        sum(float(each) for each in re.findall(r"^vllm:generation_tokens_total\{[^}]*\} (\S+)", page, re.M))
+    )
+
+
+def _rss_bytes(pid: int) -> int:
+    found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    if found is None:
+        raise BenchError("/proc does not tell the server's memory")
+    return int(found[1]) * 1024
