@@ -31,7 +31,10 @@ from infer_engine.fleet.losses import settle_losses
 from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.observers import Observer, Observers
 from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.prefix_index import HeldPrefixes
 from infer_engine.fleet.refusals import stopping
+from infer_engine.fleet.router import Policy, choose
+from infer_engine.fleet.routing import Routing
 from infer_engine.fleet.run_dir import RunDir
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.fleet.tracked import Intent, Tracked
@@ -82,6 +85,7 @@ class Fleet:
         wall: Callable[[], float] = time.time,
         pace: float = 1.0,
         simulation: Callable[[], Simulation] | None = None,
+        policy: Policy = choose,
     ) -> None:
         self.settings = settings
         #: Seconds of the fleet's clock in a real one. All durations are of that clock, all moments are real.
@@ -97,7 +101,11 @@ class Fleet:
         self._handles = {replica: ReplicaHandle(replica, self._link.send, pace=pace) for replica in ids}
         self._ledger = Ledger(self.feed, clock)
         loads = Loads(self._ledger, settings.replica.max_waiting)
-        self._placer = Placer(self._ledger, self._handles, loads, most_held=settings.replica.max_waiting)
+        prefixes = HeldPrefixes() if settings.replica.prefix_cache else None
+        self._routing = Routing(self._ledger, loads, prefixes, policy)
+        self._placer = Placer(
+            self._ledger, self._handles, loads, self._routing, most_held=settings.replica.max_waiting
+        )
         self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
         self._observers = Observers(self._handles)
         self._views = Views(settings, self._handles, self._ledger, self._placer, self.measures, simulation)
@@ -123,7 +131,7 @@ class Fleet:
             threads=threads,
             feed=self.feed,
             clock=self._clock,
-            on_lost=lambda lost: settle_losses(self._ledger, self._placer, lost),
+            on_lost=self._replica_lost,
             launch=launch,
         )
 
@@ -364,6 +372,7 @@ class Fleet:
     def _replica_ready(self, handle: ReplicaHandle) -> None:
         """A replica has loaded: it gets what operators asked of its former lives, then requests."""
         handle.error = None
+        self._routing.forget(handle.id)
         handle.tell(handle.wanted_view)
         if handle.wanted_limits:
             handle.tell(SetLimits(call=0, **handle.wanted_limits))
@@ -375,6 +384,10 @@ class Fleet:
         else:
             set_state(handle, self.feed, "ready")
             self._placer.flush_held()
+
+    def _replica_lost(self, handle: ReplicaHandle) -> None:
+        settle_losses(self._ledger, self._placer, handle)
+        self._routing.forget(handle.id)
 
     def _measure_end(self, request: Tracked) -> None:
         replica = request.generation.replica
