@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from infer_engine.fleet.generation import GenerationSpec
 from infer_engine.fleet.router import Policy, choose
+from infer_engine.model.sampling import Sampling
 from support.routing_rules import CacheAware, least_loaded, round_robin
 from support.simulated_fleet import Arrival, SimulatedBench, run
-
-from infer_engine.fleet.generation import GenerationSpec
-from infer_engine.model.sampling import Sampling
 
 MODEL = "llama-8b@1×h100"
 REPLICAS = 8
@@ -45,7 +44,7 @@ def prefix_heavy(seed: int, count: int) -> Iterator[Arrival]:
     weights = [1 / (rank + 1) ** 0.8 for rank in range(64)]
     at_s = 0.0
     for _ in range(count):
-        at_s += random.expovariate(130.0)
+        at_s += random.expovariate(180.0)
         beginning = random.choices(beginnings, weights)[0]
         question = _tokens(random, random.randint(20, 300))
         yield Arrival(at_s, _asked(beginning + question, random.randint(16, 160)))
@@ -61,8 +60,8 @@ def uniform(seed: int, count: int) -> Iterator[Arrival]:
 
 
 def adversarial(seed: int, count: int) -> Iterator[Arrival]:
-    """What draws a router that follows beginnings into a heap: most begin with the same 1,000 tokens and go on
-    with long tails of their own, they come in bursts, and a few are huge."""
+    """What draws a router that follows beginnings into a heap: most begin with the same 1,000 tokens and go
+    on with long tails of their own, they come in bursts, and a few are huge."""
     random = Random(seed)
     beginning = _tokens(random, 1_000)
     at_s, left = 0.0, 0
