@@ -146,8 +146,15 @@ class LargeFleet:
 
 def _ready_handle(replica: str) -> ReplicaHandle:
     handle = ReplicaHandle(replica, _sent)
-    limits = {"max_running": 256, "token_budget": 2_048}
-    handle.hear(Ready(incarnation=0, info=_INFO, admit_limit=18_000, batch_limit=13_000, **limits), 0.0, 0.0)
+    ready = Ready(
+        incarnation=0,
+        info=_INFO,
+        admit_limit=18_000,
+        batch_limit=13_000,
+        max_running=256,
+        token_budget=2_048,
+    )
+    handle.hear(ready, 0.0, 0.0)
     handle.state = "ready"
     return handle
 

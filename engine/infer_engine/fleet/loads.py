@@ -37,6 +37,7 @@ class Loads:
             load.waiting += 1
             load.queued_prefill_tokens += request.queued_prefill_tokens()
             load.kv_promised_blocks += request.needs_blocks(handle.info.block_size)
+            load.base_steps = None
 
     def changed(self, replica: str) -> None:
         """Something else changed there: compute it anew when it is next asked for."""
@@ -51,6 +52,7 @@ class Loads:
             message.admitted or message.preempted or message.finished or message.prefill_tokens
         ):
             load.kv_used_blocks = message.kv_used
+            load.base_steps = None
         else:
             self.changed(handle.id)
 

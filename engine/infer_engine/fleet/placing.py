@@ -147,7 +147,7 @@ class Placer:
     def _place(self, request: Tracked) -> bool:
         """Send it to the best replica that can be reached; False when there is none with room. One that has
         stalled gets it only when all have."""
-        candidates = self.routing.candidates(self._admitting())
+        candidates = {handle.id: handle for handle in self._admitting()}
         while candidates:
             choice = self._beside_parent(request, candidates) or self.routing.choose(request, candidates)
             if choice is None:
@@ -167,10 +167,13 @@ class Placer:
 
     def _beside_parent(self, request: Tracked, candidates: Mapping[str, ReplicaHandle]) -> Choice | None:
         """The replica where its prompt is, or is about to be, if that has room."""
-        for replica, handle in candidates.items():
-            if self._parent_on(request, replica) is not None and not self.loads.of(handle).is_full:
-                return Choice(replica, "beside its first choice", len(candidates))
-        return None
+        parent = self.ledger.live.get(request.generation.spec.fork_of or "")
+        handle = candidates.get(parent.generation.replica or "") if parent is not None else None
+        if handle is None or self._parent_on(request, handle.id) is None:
+            return None
+        if self.loads.of(handle).is_full or self.routing.is_stalled(handle):
+            return None
+        return Choice(handle.id, "beside its first choice", len(candidates))
 
     def _parent_on(self, request: Tracked, replica: str) -> str | None:
         """The live request on ``replica`` whose prompt it can share. What it has generated itself is not

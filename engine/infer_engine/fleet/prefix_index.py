@@ -8,6 +8,7 @@ late, a report under way), which costs a prefill and never an answer: the replic
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import compress
 
 from infer_engine.core.prefix import first_hash, hash_block
 
@@ -66,10 +67,19 @@ class HeldPrefixes:
         return found
 
     def _note(self, bits: int, depth: int, found: dict[str, int]) -> None:
-        while bits:
-            lowest = bits & -bits
-            found[self._names[lowest.bit_length() - 1]] = depth
-            bits ^= lowest
+        digits = map(int, reversed(f"{bits:b}"))
+        found.update(dict.fromkeys(compress(self._names, digits), depth))
+
+    def blocks_of(self, replica: str, chain: Sequence[bytes]) -> int:
+        """How many blocks from its beginning this one holds."""
+        number = self._bits.get(replica)
+        if number is None:
+            return 0
+        bit = 1 << number
+        for depth, hash_ in enumerate(chain):
+            if not self._holders.get(hash_, 0) & bit:
+                return depth
+        return len(chain)
 
     def add(self, replica: str, chain: Sequence[bytes]) -> None:
         """It holds these from now on. The tail counts as used before the head: a head is of use without its

@@ -56,6 +56,9 @@ class Load:
     most_waiting: int
     #: It has not said anything for too long: taken for more loaded than any that has.
     stale: bool = False
+    #: Steps that it costs before the request's own tokens; worked out when it is needed. Whoever changes a
+    #: field sets it to None.
+    base_steps: float | None = None
 
     @property
     def is_full(self) -> bool:
@@ -94,10 +97,16 @@ Policy = Callable[[Sequence[Load], Ask], Choice | None]
 
 def cost(load: Load, uncached_tokens: int) -> float:
     """Steps until the first token of a request with so many tokens to compute; lower is better."""
+    base = load.base_steps
+    if base is None:
+        base = load.base_steps = _base_steps(load)
+    return base + uncached_tokens / load.token_budget
+
+
+def _base_steps(load: Load) -> float:
     sequences = load.running + load.waiting
     slots = load.slots
-    steps = (load.queued_prefill_tokens + uncached_tokens) / load.token_budget
-    steps += SEQUENCE_STEPS * sequences / slots
+    steps = load.queued_prefill_tokens / load.token_budget + SEQUENCE_STEPS * sequences / slots
     if sequences >= slots:
         steps += SLOT_STEPS * (sequences + 1 - slots) / slots
     total = load.kv_total_blocks
@@ -115,15 +124,15 @@ def choose(loads: Sequence[Load], ask: Ask) -> Choice | None:
         return None
     # Nobody is asked whose word is old while there is one whose is not.
     fresh = [load for load in open_loads if not load.stale] or open_loads
-    held = ask.held_tokens
+    held, tokens = ask.held_tokens, ask.tokens
     bound = _affinity_bound(fresh) if held else 0.0
     best: list[Load] = []
     lowest = float("inf")
     for load in fresh:
-        cached = held.get(load.replica, 0) if held else 0
-        if cached and load.running + load.waiting > bound:
-            cached = 0
-        steps = cost(load, ask.tokens - cached)
+        uncached = tokens
+        if held and load.replica in held and load.running + load.waiting <= bound:
+            uncached -= held[load.replica]
+        steps = cost(load, uncached)
         if steps < lowest:
             best, lowest = [load], steps
         elif steps == lowest:

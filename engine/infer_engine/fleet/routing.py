@@ -4,7 +4,7 @@ what was sent where."""
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from infer_engine.fleet.health import STALL_S, health
+from infer_engine.fleet.health import health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.loads import Loads
 from infer_engine.fleet.prefix_index import HeldPrefixes, extend_chain
@@ -31,33 +31,43 @@ class Routing:
     def __post_init__(self) -> None:
         self.ledger.on_leave(self._left)
 
-    def candidates(self, admitting: Iterable[ReplicaHandle]) -> dict[str, ReplicaHandle]:
-        """Those that step; all of them where none does."""
-        now_s = self.ledger.clock()
-        every = {handle.id: handle for handle in admitting}
-        stepping = {each: handle for each, handle in every.items() if not self._is_stalled(handle, now_s)}
-        return stepping or every
-
     def choose(self, request: Tracked, candidates: Mapping[str, ReplicaHandle]) -> Choice | None:
-        """Who gets it; None when none has room."""
+        """Who of those that admit gets it; None when none has room. One that has stalled gets it only when
+        all have."""
         now_s = self.ledger.clock()
         loads: list[Load] = []
+        stalled: list[Load] = []
+        of = self.loads.of
         for handle in candidates.values():
-            load = self.loads.of(handle)
-            load.stale = _is_stale(handle, now_s)
-            loads.append(load)
+            load = of(handle)
+            heard_s, stepped_s = handle.heard_s, handle.last_step_s
+            recently_s = now_s - STALE_S * handle.pace
+            if (
+                heard_s is not None
+                and heard_s >= recently_s
+                and (handle.work_since_s is None or (stepped_s is not None and stepped_s >= recently_s))
+            ):
+                load.stale = False
+                loads.append(load)
+            else:
+                load.stale = _is_stale(handle, now_s)
+                (stalled if self.is_stalled(handle) else loads).append(load)
         self._turn += 1
         generation = request.generation
         tokens = len(generation.spec.prompt) + len(generation.emitted)
         held = self._held_tokens(request, candidates)
-        return self.policy(loads, Ask(tokens, held, self._turn, request.chain))
+        return self.policy(loads or stalled, Ask(tokens, held, self._turn, request.chain))
+
+    def is_stalled(self, handle: ReplicaHandle) -> bool:
+        has_work = self.ledger.has_any(handle.id)
+        return health(handle, self.ledger.clock(), has_work=has_work) == "stalled"
 
     def placed(self, request: Tracked, handle: ReplicaHandle, choice: Choice) -> None:
         """It was sent there: from now on it counts, and so does what it will leave in the cache."""
         request.routed_because = str(choice)
         request.known_blocks = request.expected_cached_tokens = 0
         if self.prefixes is not None and handle.info is not None:
-            request.known_blocks = self.prefixes.held(request.chain).get(handle.id, 0)
+            request.known_blocks = self.prefixes.blocks_of(handle.id, request.chain)
             size = self._block_size[handle.id] = handle.info.block_size
             request.expected_cached_tokens = request.known_blocks * size
             self.prefixes.add(handle.id, request.chain)
@@ -103,15 +113,6 @@ class Routing:
         # The newest token is always computed, or there would be nothing to sample from.
         most = (len(tokens) - 1) // size
         return {each: min(held, most) * size for each, held in self.prefixes.held(request.chain).items()}
-
-    def _is_stalled(self, handle: ReplicaHandle, now_s: float) -> bool:
-        recently_s = now_s - STALL_S * handle.pace
-        if handle.heard_s is not None and handle.heard_s >= recently_s:
-            works = handle.work_since_s
-            steps = handle.last_step_s
-            if works is None or works >= recently_s or (steps is not None and steps >= recently_s):
-                return False
-        return health(handle, now_s, has_work=self.ledger.has_any(handle.id)) == "stalled"
 
 
 def _is_stale(handle: ReplicaHandle, now_s: float) -> bool:
