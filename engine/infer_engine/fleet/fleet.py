@@ -36,6 +36,8 @@ from infer_engine.fleet.refusals import stopping
 from infer_engine.fleet.router import Policy, choose
 from infer_engine.fleet.routing import Routing
 from infer_engine.fleet.run_dir import RunDir
+from infer_engine.fleet.scaling import Scaling
+from infer_engine.fleet.scaling_desk import ScalingDesk
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.fleet.tracked import Intent, Tracked
 from infer_engine.fleet.views import Views
@@ -60,7 +62,7 @@ from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.launch_local import default_threads, launch
 from infer_engine.replica.messages import FromReplica, SetLimits
 from infer_engine.replica.server_link import MakeLink, ServerLink
-from infer_engine.settings import ServerSettings
+from infer_engine.settings import MOST_PROCESSES, MOST_SIMULATED, ServerSettings
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +110,17 @@ class Fleet:
         )
         self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
         self._observers = Observers(self._handles)
-        self._views = Views(settings, self._handles, self._ledger, self._placer, self.measures, simulation)
+        most = MOST_SIMULATED if settings.deployment is not None else MOST_PROCESSES
+        self._scaling = ScalingDesk(self._handles, self._ledger, self.measures, Scaling(1, most))
+        self._views = Views(
+            settings,
+            self._handles,
+            self._ledger,
+            self._placer,
+            self.measures,
+            simulation,
+            self._scaling.status,
+        )
         states = StateChanges(ready=self._replica_ready, observed=self._draining.observed)
         self._inbox = Inbox(self._handles, self._ledger, self._placer, self.measures, states, self._link.send)
         self._lifecycles = {
@@ -183,6 +195,7 @@ class Fleet:
             self._tenants.rate.forget_idle(self._clock())
             self._placer.end_overdue()
             self._placer.flush_held()
+            self._scaling.tick()
             for handle in self._handles.values():
                 if not handle.flush():
                     handle.error = "it has not read its messages for too long"
