@@ -65,6 +65,7 @@ def _script_part(name: str, what: str, expected_s: float) -> Part:
 
 
 SCRIPTS = (
+    _script_part("routers", "our router beside other rules, on simulated fleets", 500),
     _script_part("decode", "a decode step at batch 1 and 16 against the floor", 90),
     _script_part("fidelity", "perplexity and logit error of the default path", 90),
 )

@@ -226,6 +226,26 @@ class Simulation(Struct, frozen=True, kw_only=True):
     elapsed_s: float = 0.0
 
 
+class ScalingStatus(Struct, frozen=True, kw_only=True):
+    """How many replicas the demand calls for, and the signals that it is worked out of."""
+
+    recommended: int
+    because: str
+    #: Replicas that admit now, and the bounds of what is recommended.
+    ready: int
+    least: int
+    most: int
+    queue_wait_p95_s: float | None = None
+    queue_wait_target_s: float | None = None
+    #: Blocks in use or waited for, as a share of what the ready replicas admit: over 1 when more wait.
+    kv_pressure: float | None = None
+    #: Growth of that demand, in replicas' worth of KV.
+    kv_slope_per_min: float | None = None
+    #: How long a replica takes from its start until it is ready; assumed until one was seen.
+    boot_s: float | None = None
+    boot_measured: bool = False
+
+
 class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     model: str
@@ -237,6 +257,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     traffic: TrafficStatus = TrafficStatus()
     #: What is simulated and how fast; None where it is not.
     simulation: Simulation | None = None
+    #: None before demand was first looked at.
+    scaling: ScalingStatus | None = None
 
 
 class Totals(Struct, frozen=True, kw_only=True):

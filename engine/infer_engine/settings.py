@@ -21,6 +21,7 @@ Launcher = Literal["local", "inproc", "ray"]
 DEFAULT_MODEL = "smollm2-135m-instruct"
 #: Replicas that are processes; simulated ones may be more.
 MOST_PROCESSES = 64
+MOST_SIMULATED = 1024
 
 
 class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,7 +120,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen: Annotated[str, Meta(description="HOST:PORT of the OpenAI gateway; port 0 takes a free one")] = (
         "127.0.0.1:8000"
     )
-    replicas: Annotated[int, Meta(ge=1, le=1024, description="replicas, at most 64 unless simulated")] = 2
+    replicas: Annotated[
+        int, Meta(ge=1, le=MOST_SIMULATED, description="replicas, at most 64 unless simulated")
+    ] = 2
     launcher: Annotated[
         Launcher | None,
         Meta(description="local: a process each; inproc: simulated, in the server's process"),

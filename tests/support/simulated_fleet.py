@@ -14,6 +14,7 @@ import msgspec
 from infer_engine.fleet.feed import FeedItem
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation, GenerationSpec
+from infer_engine.fleet.router import Policy, choose
 from infer_engine.fleet.simulated import simulated_fleet
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Event, EventKind, Step, Tier
@@ -116,6 +117,7 @@ def run(
     replicas: int = 3,
     seed: int = 7,
     load_s: float = 0.0,
+    policy: Policy = choose,
     **replica: Any,
 ) -> T:
     """What ``drill`` returns. ``replica`` are settings of the replicas."""
@@ -135,6 +137,7 @@ def run(
             achieved_speed=lambda: None,
             run_dir=run_dir,
             load_s=load_s,
+            policy=policy,
         )
         bench = SimulatedBench(made.fleet, made.replicas)
         made.fleet.feed.subscribe(bench.feed.append)

@@ -18,6 +18,7 @@ from infer_console.view.queue import queue_section
 from infer_console.view.replicas import replica_table
 from infer_console.view.roster import roster_section
 from infer_console.view.row import Line, Role, Row, beside
+from infer_console.view.scaling import scaling_line
 from infer_console.view.streams import stream_rows
 from infer_console.view.vital import fleet_vitals, replica_vitals, vital_row
 from infer_console.view.waiting import seen_traffic, waiting_height, waiting_line, waiting_section
@@ -80,6 +81,9 @@ def fleet_screen(
     body = alarm_rows(picture, width, given["alarms"])
     if given["calm"]:
         body.append(_calm(picture, width))
+    scaling = scaling_line(picture, width)
+    if given["scaling"] and scaling is not None:
+        body.append(scaling)
     body += replica_table(picture, look, width, given["replicas"])
     if given["waiting"]:
         large = given["waiting"] > 1
@@ -101,6 +105,7 @@ def _fleet_wants(picture: Picture, look: Look, size: Size, now: float) -> list[W
     replicas = max(1, len(picture.replicas)) + (2 if look.filter else 1)
     operations = len(shown_operations(picture, now))
     titles = 1 if roomy else 0
+    scaling = int(scaling_line(picture, width) is not None)
     # Traffic facts stand beside the reasons, so the section is as tall as the taller of them.
     large = roomy or not seen_traffic(picture)
     waiting = max(6, waiting_height(picture, width)) if large else 1
@@ -108,6 +113,7 @@ def _fleet_wants(picture: Picture, look: Look, size: Size, now: float) -> list[W
         Want("replicas", min(replicas, 3), min(replicas, max(3, height // 2)), 0),
         Want("alarms", min(alarms, 2), min(alarms, 5 if roomy else 3), 1),
         Want("calm", 0 if alarms else 1, 0 if alarms else 1, 6),
+        Want("scaling", scaling, scaling, 4),
         Want("waiting", min(waiting, 4), min(waiting, height // 3), 2),
         Want("events", 3 if height >= 18 else 0, height, 9),
         Want(

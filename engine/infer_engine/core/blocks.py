@@ -40,6 +40,8 @@ class BlockPool:
         self.used = 0
         #: Cached blocks reused since ``take_evicted`` was called last.
         self._evicted: list[int] = []
+        #: What they were found by.
+        self._evicted_hashes: list[bytes] = []
 
     @property
     def free(self) -> int:
@@ -73,7 +75,7 @@ class BlockPool:
 
     def _evict(self) -> int:
         block, _ = self.cached_blocks.popitem(last=False)
-        self.index.remove(block)
+        self._evicted_hashes.append(self.index.remove(block))
         self._evicted.append(block)
         return block
 
@@ -81,6 +83,11 @@ class BlockPool:
         """The cached blocks that were reused since the last call."""
         evicted, self._evicted = self._evicted, []
         return evicted
+
+    def take_evicted_hashes(self) -> list[bytes]:
+        """What the blocks that were reused since the last call were found by."""
+        hashes, self._evicted_hashes = self._evicted_hashes, []
+        return hashes
 
     def idle(self, ids: Sequence[int]) -> int:
         """How many of these cached or held blocks have no holder."""

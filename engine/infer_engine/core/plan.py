@@ -73,6 +73,8 @@ class Plan:
     forked: list[Admission] = field(default_factory=list[Admission])
     #: Cached blocks that this step reuses for something else.
     evicted: list[int] = field(default_factory=list[int])
+    #: What they were found by.
+    evicted_hashes: list[bytes] = field(default_factory=list[bytes])
     #: Tokens looked up in the prefix cache by those admitted for the first time, and how many were found.
     prefix_queries_tokens: int = 0
     prefix_hit_tokens: int = 0

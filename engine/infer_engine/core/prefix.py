@@ -24,6 +24,11 @@ def hash_block(parent: bytes, tokens: Sequence[int]) -> bytes:
     return blake2b(parent + array("q", tokens).tobytes(), digest_size=16).digest()
 
 
+def first_hash(salt: str) -> bytes:
+    """Where the chain of a salt begins."""
+    return blake2b(salt.encode(), digest_size=16).digest()
+
+
 class Content(NamedTuple):
     """What a block holds: its tokens behind the prefix whose hash is ``parent``."""
 
@@ -109,14 +114,15 @@ class PrefixIndex:
             self.contents[block] = Content(hash_, parent, tokens)
             self.behind.setdefault(parent, {})[block] = None
 
-    def remove(self, block: int) -> None:
-        """The block is about to hold something else."""
+    def remove(self, block: int) -> bytes:
+        """The block is about to hold something else; returns the hash by which nobody finds it any more."""
         content = self.contents.pop(block)
         del self.blocks[content.hash]
         siblings = self.behind[content.parent]
         del siblings[block]
         if not siblings:
             del self.behind[content.parent]
+        return content.hash
 
     def _hash_of(self, request: Request, number: int) -> bytes:
         """Hash of the request's block ``number``, all tokens of which must be known. The chain is kept in
@@ -130,7 +136,7 @@ class PrefixIndex:
 
     def _begin_chain(self, request: Request) -> None:
         if not request.hash_chain:
-            request.hash_chain.append(blake2b(request.cache_salt.encode(), digest_size=16).digest())
+            request.hash_chain.append(first_hash(request.cache_salt))
 
 
 def _alike(left: Sequence[int], right: Sequence[int]) -> int:

@@ -172,6 +172,7 @@ class Scheduler:
             spare = self._plan_admitted(plan, spare, now_s, ("interactive",) if plan.yielded else TIERS)
         batch_plan.top_up(spare)
         plan.evicted = self.pool.take_evicted()
+        plan.evicted_hashes = self.pool.take_evicted_hashes()
         self.counters.evicted_blocks += len(plan.evicted)
         self.counters.copied_blocks += len(plan.copies)
         self.counters.swapped_out_blocks += len(plan.swap_out)

@@ -31,8 +31,13 @@ from infer_engine.fleet.losses import settle_losses
 from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.observers import Observer, Observers
 from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.prefix_index import HeldPrefixes
 from infer_engine.fleet.refusals import stopping
+from infer_engine.fleet.router import Policy, choose
+from infer_engine.fleet.routing import Routing
 from infer_engine.fleet.run_dir import RunDir
+from infer_engine.fleet.scaling import Scaling
+from infer_engine.fleet.scaling_desk import ScalingDesk
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.fleet.tracked import Intent, Tracked
 from infer_engine.fleet.views import Views
@@ -57,7 +62,7 @@ from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.launch_local import default_threads, launch
 from infer_engine.replica.messages import FromReplica, SetLimits
 from infer_engine.replica.server_link import MakeLink, ServerLink
-from infer_engine.settings import ServerSettings
+from infer_engine.settings import MOST_PROCESSES, MOST_SIMULATED, ServerSettings
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +89,7 @@ class Fleet:
         wall: Callable[[], float] = time.time,
         pace: float = 1.0,
         simulation: Callable[[], Simulation] | None = None,
+        policy: Policy = choose,
     ) -> None:
         self.settings = settings
         #: Seconds of the fleet's clock in a real one. All durations are of that clock, all moments are real.
@@ -99,10 +105,24 @@ class Fleet:
         self._handles = {replica: ReplicaHandle(replica, self._link.send, pace=pace) for replica in ids}
         self._ledger = Ledger(self.feed, clock)
         loads = Loads(self._ledger, settings.replica.max_waiting)
-        self._placer = Placer(self._ledger, self._handles, loads, most_held=settings.replica.max_waiting)
+        prefixes = HeldPrefixes() if settings.replica.prefix_cache else None
+        self._routing = Routing(self._ledger, loads, prefixes, policy)
+        self._placer = Placer(
+            self._ledger, self._handles, loads, self._routing, most_held=settings.replica.max_waiting
+        )
         self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
         self._observers = Observers(self._handles)
-        self._views = Views(settings, self._handles, self._ledger, self._placer, self.measures, simulation)
+        most = MOST_SIMULATED if settings.deployment is not None else MOST_PROCESSES
+        self._scaling = ScalingDesk(self._handles, self._ledger, self.measures, Scaling(1, most))
+        self._views = Views(
+            settings,
+            self._handles,
+            self._ledger,
+            self._placer,
+            self.measures,
+            simulation,
+            self._scaling.status,
+        )
         states = StateChanges(ready=self._replica_ready, observed=self._draining.observed)
         self._inbox = Inbox(self._handles, self._ledger, self._placer, self.measures, states, self._link.send)
         self._lifecycles = {
@@ -125,7 +145,7 @@ class Fleet:
             threads=threads,
             feed=self.feed,
             clock=self._clock,
-            on_lost=lambda lost: settle_losses(self._ledger, self._placer, lost),
+            on_lost=self._replica_lost,
             launch=launch,
         )
 
@@ -179,6 +199,7 @@ class Fleet:
             self._tenants.rate.forget_idle(self._clock())
             self._placer.end_overdue()
             self._placer.flush_held()
+            self._scaling.tick()
             for handle in self._handles.values():
                 if not handle.flush():
                     handle.error = "it has not read its messages for too long"
@@ -372,6 +393,7 @@ class Fleet:
     def _replica_ready(self, handle: ReplicaHandle) -> None:
         """A replica has loaded: it gets what operators asked of its former lives, then requests."""
         handle.error = None
+        self._routing.forget(handle.id)
         handle.tell(handle.wanted_view)
         if handle.wanted_limits:
             handle.tell(SetLimits(call=0, **handle.wanted_limits))
@@ -383,6 +405,10 @@ class Fleet:
         else:
             set_state(handle, self.feed, "ready")
             self._placer.flush_held()
+
+    def _replica_lost(self, handle: ReplicaHandle) -> None:
+        settle_losses(self._ledger, self._placer, handle)
+        self._routing.forget(handle.id)
 
     def _measure_end(self, request: Tracked) -> None:
         replica = request.generation.replica

@@ -75,11 +75,12 @@ class Inbox:
             self.dismiss(sender, Stop())
             return
         handle.hear(message, self.ledger.clock(), self.ledger.feed.wall())
-        self.placer.loads.changed(handle.id)
+        loads = self.placer.loads
+        loads.heard(handle, message)
         try:
             self._take(handle, message)
         finally:
-            self.placer.loads.changed(handle.id)
+            loads.heard(handle, message)
 
     def _handle_of(self, sender: bytes) -> ReplicaHandle | None:
         handle = self.handles.get(replica_of(sender))
@@ -124,6 +125,7 @@ class Inbox:
         measures.swapped_out_bytes += report.swapped_out_bytes
         measures.swapped_in_bytes += report.swapped_in_bytes
         handle.evicted_blocks += report.evicted_blocks
+        self.placer.routing.evicted(handle.id, report.evicted_hashes)
         self._tell_evictions(handle, now_s)
         for preempted in report.preempted:
             self._preempted(handle, preempted, now_s)
@@ -220,6 +222,8 @@ class Inbox:
                 continue
             generation = request.generation
             emitted = len(generation.emitted)
+            if emitted == request.emitted_before:
+                self.placer.loads.changed(replica)
             if token.index != emitted:
                 self._broken_stream(handle, request, token.index, emitted)
                 continue

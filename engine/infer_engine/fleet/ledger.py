@@ -30,6 +30,9 @@ class Ledger:
     _on: dict[str, dict[str, Tracked]] = field(default_factory=dict[str, dict[str, Tracked]])
     _tombstones: OrderedDict[str, RequestRow] = field(default_factory=OrderedDict[str, RequestRow])
     _listeners: list[Callable[[Tracked], None]] = field(default_factory=list[Callable[[Tracked], None]])
+    _leave_listeners: list[Callable[[Tracked, str], None]] = field(
+        default_factory=list[Callable[[Tracked, str], None]]
+    )
 
     def enter(self, generation: Generation) -> Tracked:
         request = Tracked(generation=generation, waiting_since_s=generation.arrived_s)
@@ -49,14 +52,19 @@ class Ledger:
     def displace(self, request: Tracked) -> None:
         """It is on no replica any more."""
         replica = request.generation.replica
-        if replica is not None:
-            self._on[replica].pop(request.id, None)
+        if replica is not None and self._on[replica].pop(request.id, None) is not None:
+            for listener in self._leave_listeners:
+                listener(request, replica)
         request.generation.replica = None
         request.restart_wait()
 
     def on(self, replica: str) -> list[Tracked]:
         """Requests placed there, in the order in which they were."""
         return list(self._on.get(replica, {}).values())
+
+    def has_any(self, replica: str) -> bool:
+        """Whether a request is placed there."""
+        return bool(self._on.get(replica))
 
     def knows(self, request_id: str) -> bool:
         return request_id in self.live or request_id in self._tombstones
@@ -75,6 +83,11 @@ class Ledger:
     def on_finish(self, listener: Callable[[Tracked], None]) -> None:
         """Hear of every request that ended, just after it did."""
         self._listeners.append(listener)
+
+    def on_leave(self, listener: Callable[[Tracked, str], None]) -> None:
+        """Hear of every request that leaves a replica, for whatever reason (an end, a refusal, a loss, a
+        move), while what is known of it there still stands."""
+        self._leave_listeners.append(listener)
 
     def finish(
         self,

@@ -1,16 +1,19 @@
 """How loaded each replica is, for the router: what the ledger has on it, dispatched but unreported requests
 included.
 
-Computed once per message of the replica and kept up to date by hand in between, so that a burst of
-requests costs the same each, however long the queues are.
+Nothing is added up over time: a load is worked out of the ledger when it is asked for, after anything changed
+there, so what is undone (an end, a refusal, a loss, a move) cannot be left counted. In between it is kept up
+to date by hand: a burst costs the same for each request, and a step that only decoded costs nothing, however
+many sequences it had.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.router import Load
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.replica.handle import ReplicaHandle
+from infer_engine.replica.messages import FromReplica, StepReport
 
 
 @dataclass(slots=True)
@@ -21,7 +24,7 @@ class Loads:
     _known: dict[str, Load] = field(default_factory=dict[str, Load])
 
     def of(self, handle: ReplicaHandle) -> Load:
-        """The load of a replica that has loaded."""
+        """The load of a replica that has loaded. Valid until something changes."""
         load = self._known.get(handle.id)
         if load is None:
             load = self._known[handle.id] = self._compute(handle)
@@ -31,16 +34,27 @@ class Loads:
         """``request`` has just been sent there."""
         load = self._known.get(handle.id)
         if load is not None and handle.info is not None:
-            self._known[handle.id] = replace(
-                load,
-                waiting=load.waiting + 1,
-                queued_prefill_tokens=load.queued_prefill_tokens + request.queued_prefill_tokens(),
-                kv_taken_blocks=load.kv_taken_blocks + request.needs_blocks(handle.info.block_size),
-            )
+            load.waiting += 1
+            load.queued_prefill_tokens += request.queued_prefill_tokens()
+            load.kv_promised_blocks += request.needs_blocks(handle.info.block_size)
+            load.base_steps = None
 
     def changed(self, replica: str) -> None:
         """Something else changed there: compute it anew when it is next asked for."""
         self._known.pop(replica, None)
+
+    def heard(self, handle: ReplicaHandle, message: FromReplica) -> None:
+        """``message`` came from it."""
+        load = self._known.get(handle.id)
+        if load is None:
+            return
+        if isinstance(message, StepReport) and not (
+            message.admitted or message.preempted or message.finished or message.prefill_tokens
+        ):
+            load.kv_used_blocks = message.kv_used
+            load.base_steps = None
+        else:
+            self.changed(handle.id)
 
     def _compute(self, handle: ReplicaHandle) -> Load:
         ready = handle.ready
@@ -48,7 +62,6 @@ class Loads:
             raise RuntimeError(f"replica {handle.id} is asked for its load before it is ready")
         requests = self.ledger.on(handle.id)
         waiting = [request for request in requests if request.state == "waiting"]
-        promised = sum(request.needs_blocks(ready.info.block_size) for request in waiting)
         return Load(
             replica=handle.id,
             running=len(requests) - len(waiting),
@@ -56,7 +69,8 @@ class Loads:
             slots=handle.limits["max_running"],
             queued_prefill_tokens=sum(request.queued_prefill_tokens() for request in requests),
             token_budget=handle.limits["token_budget"],
-            kv_taken_blocks=(handle.kv_used or 0) + promised,
+            kv_used_blocks=handle.kv_used or 0,
+            kv_promised_blocks=sum(request.needs_blocks(ready.info.block_size) for request in waiting),
             kv_total_blocks=ready.info.kv_blocks,
             most_waiting=self.most_waiting,
         )

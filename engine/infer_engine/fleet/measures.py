@@ -145,6 +145,12 @@ def queue_figures(parts: Iterable[Latency], requests: Iterable[Tracked], now_s: 
     return QueueWait(p50=quantile(counts, 0.5), p99=quantile(counts, 0.99), oldest=oldest)
 
 
+def wait_p95(parts: Iterable[Latency], requests: Iterable[Tracked], now_s: float) -> float | None:
+    """Of the wait for admission, those still waiting included; None when there was nobody."""
+    waiting = [request for request in requests if request.generation.admitted_s is None]
+    return quantile(_merged(parts, waiting, now_s), 0.95)
+
+
 def _merged(parts: Iterable[Latency], pending: Iterable[Tracked], now_s: float) -> Counter[int]:
     parts, pending = list(parts), list(pending)
     for synthetic in (False, True):

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from infer_engine.fleet.endings import MESSAGES, OVERDUE, end_as_intended
 from infer_engine.fleet.generation import Generation, Refusal
-from infer_engine.fleet.health import health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.loads import Loads
 from infer_engine.fleet.refusals import check_fits, held_full, no_replica, queue_full
-from infer_engine.fleet.router import choose
+from infer_engine.fleet.router import Choice
+from infer_engine.fleet.routing import Routing
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import WaitingReason
 from infer_engine.replica.handle import ReplicaHandle
@@ -31,10 +31,10 @@ class Placer:
     ledger: Ledger
     handles: Mapping[str, ReplicaHandle]
     loads: Loads
+    routing: Routing
     #: Most requests in the held line.
     most_held: int
     held: list[Tracked] = field(default_factory=list[Tracked])
-    _turn: int = 0
 
     def take(self, generation: Generation) -> None:
         """A new request: placed or held when this returns. Refusal, and nothing left behind, otherwise."""
@@ -62,8 +62,6 @@ class Placer:
         kept: the replica's id, or None when it is held (or no replica will ever come, and so it ended)."""
         if request.state == "running":
             request.waiting_since_s = self.ledger.clock()
-        if request.generation.replica is not None:
-            self.loads.changed(request.generation.replica)
         self.ledger.displace(request)
         request.held_because = "slots" if self._admitting() else self._why_held()
         insort(self.held, request, key=lambda each: each.generation.arrived_s)
@@ -126,10 +124,6 @@ class Placer:
     def _admitting(self) -> list[ReplicaHandle]:
         return [handle for handle in self.handles.values() if handle.admits]
 
-    def _is_stalled(self, handle: ReplicaHandle) -> bool:
-        has_work = bool(self.ledger.on(handle.id))
-        return health(handle, self.ledger.clock(), has_work=has_work) == "stalled"
-
     def _why_held(self) -> WaitingReason | None:
         """Why no replica takes requests just now; None when none will."""
         states = {handle.state for handle in self.handles.values()}
@@ -151,24 +145,19 @@ class Placer:
         self.ledger.finish(request, "error", code=problem.code, error=problem.detail)
 
     def _place(self, request: Tracked) -> bool:
-        """Send it to the least loaded replica that can be reached; False when there is none with room. One
-        that has stalled gets it only when all have."""
-        admitting = self._admitting()
-        candidates = {each.id: each for each in admitting if not self._is_stalled(each)} or {
-            each.id: each for each in admitting
-        }
+        """Send it to the best replica that can be reached; False when there is none with room. One that has
+        stalled gets it only when all have."""
+        candidates = {handle.id: handle for handle in self._admitting()}
         while candidates:
-            self._turn += 1
-            chosen = self._beside_parent(request, candidates) or choose(
-                [self.loads.of(handle) for handle in candidates.values()], self._turn
-            )
-            if chosen is None:
+            choice = self._beside_parent(request, candidates) or self.routing.choose(request, candidates)
+            if choice is None:
                 return False
+            chosen = choice.replica
             message = _submit_message(request, self.ledger.clock(), self._parent_on(request, chosen))
             if candidates[chosen].submit(message):
                 self.ledger.place(request, chosen)
                 handle = candidates[chosen]
-                self.loads.placed(handle, request)
+                self.routing.placed(request, handle, choice)
                 if handle.work_since_s is None:
                     handle.work_since_s = self.ledger.clock()
                 return True
@@ -176,12 +165,15 @@ class Placer:
             del candidates[chosen]
         return False
 
-    def _beside_parent(self, request: Tracked, candidates: Mapping[str, ReplicaHandle]) -> str | None:
+    def _beside_parent(self, request: Tracked, candidates: Mapping[str, ReplicaHandle]) -> Choice | None:
         """The replica where its prompt is, or is about to be, if that has room."""
-        for replica, handle in candidates.items():
-            if self._parent_on(request, replica) is not None and not self.loads.of(handle).is_full:
-                return replica
-        return None
+        parent = self.ledger.live.get(request.generation.spec.fork_of or "")
+        handle = candidates.get(parent.generation.replica or "") if parent is not None else None
+        if handle is None or self._parent_on(request, handle.id) is None:
+            return None
+        if self.loads.of(handle).is_full or self.routing.is_stalled(handle):
+            return None
+        return Choice(handle.id, "beside its first choice", len(candidates))
 
     def _parent_on(self, request: Tracked, replica: str) -> str | None:
         """The live request on ``replica`` whose prompt it can share. What it has generated itself is not

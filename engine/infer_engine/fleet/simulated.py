@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import structs
 
 from infer_engine.fleet.fleet import Fleet
+from infer_engine.fleet.router import Policy, choose
 from infer_engine.planner import Deployment
 from infer_engine.protocol import Simulation
 from infer_engine.replica.launch_inproc import InprocReplicas
@@ -35,10 +36,11 @@ def simulated_fleet(
     vocabulary: Sequence[int] | None = None,
     run_dir: Path | None = None,
     load_s: float = 0.0,
+    policy: Policy = choose,
 ) -> SimulatedFleet:
     """``settings.simulate`` says what is simulated. ``wall`` gives Unix seconds; ``vocabulary`` are the
-    tokens that answers are made of; ``load_s`` is how long a replica takes to load. To be called in a
-    running loop."""
+    tokens that answers are made of; ``load_s`` is how long a replica takes to load; ``policy`` decides
+    where requests go. To be called in a running loop."""
     deployment = settings.deployment
     if deployment is None:
         raise ValueError("settings.simulate is not set")
@@ -75,6 +77,7 @@ def simulated_fleet(
         wall=wall,
         pace=settings.speed,
         simulation=simulation,
+        policy=policy,
     )
     return SimulatedFleet(fleet, replicas)
 

@@ -1,7 +1,7 @@
 """A live request as the fleet follows it: the generation, where it stands, and what its replica last said of
 it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infer_engine.fleet.generation import Generation
 from infer_engine.protocol import FinishReason, RequestState, WaitingReason
@@ -34,6 +34,14 @@ class Tracked:
     refusals: int = 0
     #: Tokens emitted when it was placed where it is: a token beyond these means that its prefill is done.
     emitted_before: int = 0
+    #: Chained hashes of its full blocks of tokens, as far as they were computed: what the router goes by.
+    chain: list[bytes] = field(default_factory=list[bytes])
+    #: Of its tokens, those whose KV was believed to be in the cache of the replica to which it was sent.
+    expected_cached_tokens: int = 0
+    #: Blocks of ``chain`` that were known to be there before it was sent.
+    known_blocks: int = 0
+    #: Why it is where it is, in a few words; None before it was first placed.
+    routed_because: str | None = None
 
     @property
     def id(self) -> str:
@@ -59,5 +67,9 @@ class Tracked:
         """Tokens whose KV has yet to be computed before it emits its next one."""
         if self.is_prefilled:
             return 0
-        computed = self.core.computed_tokens if self.core else 0
+        core = self.core
+        # Until it runs nobody has looked into the cache for it.
+        computed = self.expected_cached_tokens
+        if core is not None and core.state == "running":
+            computed = core.computed_tokens
         return max(0, len(self.generation.spec.prompt) + len(self.generation.emitted) - computed)

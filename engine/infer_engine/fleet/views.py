@@ -19,6 +19,7 @@ from infer_engine.protocol import (
     ReplicaFrame,
     RequestRow,
     RequestState,
+    ScalingStatus,
     Simulation,
     Status,
     StepMakeup,
@@ -38,6 +39,7 @@ class Views:
     measures: Measures
     #: How the simulation goes; None where nothing is simulated.
     simulation: Callable[[], Simulation] | None = None
+    scaling: Callable[[], ScalingStatus | None] = lambda: None
 
     # --- replicas ------------------------------------------------------------------------------------------
 
@@ -197,6 +199,7 @@ class Views:
             # Also before any replica has told so.
             simulated=simulation is not None or (info is not None and info.simulated),
             simulation=simulation,
+            scaling=self.scaling(),
             context_length=info.context_length if info else None,
         )
 

@@ -63,6 +63,7 @@ class Account:
                 for each in finished
             ],
             evicted_blocks=len(plan.evicted),
+            evicted_hashes=plan.evicted_hashes,
             prefix_queries_tokens=plan.prefix_queries_tokens,
             prefix_hit_tokens=plan.prefix_hit_tokens,
             swapped_out_bytes=len(plan.swap_out) * self._block_bytes,

@@ -181,6 +181,8 @@ class StepReport(Struct, frozen=True, kw_only=True, tag="step"):
     finished: list[FinishedOut] = []
     #: Cached blocks that this step reused for something else.
     evicted_blocks: int = 0
+    #: The hashes under which they were found: the router forgets them.
+    evicted_hashes: list[bytes] = []
     #: Tokens that this step's first admissions looked up in the prefix cache, and how many were found.
     prefix_queries_tokens: int = 0
     prefix_hit_tokens: int = 0

@@ -253,12 +253,41 @@ class Metrics(Collector):
             family = GaugeMetricFamily(name, help_text, labels=("model_name",))
             _add(family, [self._model], value)
             yield family
+        yield from self._scaling()
         yield from self._simulation()
         build = GaugeMetricFamily(
             "infer_build_info", "What runs.", labels=("model_name", "version", "protocol_version")
         )
         build.add_metric([self._model, _version(), str(PROTOCOL_VERSION)], 1)
         yield build
+
+    def _scaling(self) -> Iterator[Metric]:
+        """The recommended count and what it is worked out of, for autoscalers and alarms."""
+        scaling = self._fleet.status().fleet.scaling
+        if scaling is None:
+            return
+        for name, help_text, value in (
+            ("infer_recommended_replicas", "Replicas that the demand calls for.", scaling.recommended),
+            (
+                "infer_scaling_queue_wait_p95_seconds",
+                "Wait for admission over the last minute, those still waiting included.",
+                scaling.queue_wait_p95_s,
+            ),
+            (
+                "infer_scaling_kv_pressure_ratio",
+                "KV blocks in use or waited for, as a share of what ready replicas admit.",
+                scaling.kv_pressure,
+            ),
+            (
+                "infer_scaling_kv_growth_replicas_per_minute",
+                "Growth of that demand, in replicas' worth of KV.",
+                scaling.kv_slope_per_min,
+            ),
+            ("infer_scaling_boot_seconds", "From a replica's start until it is ready.", scaling.boot_s),
+        ):
+            family = GaugeMetricFamily(name, help_text, labels=("model_name",))
+            _add(family, [self._model], value)
+            yield family
 
     def _simulation(self) -> Iterator[Metric]:
         """1 where nothing on this page was measured on a GPU, so that no alarm is built on it by mistake."""

@@ -1,0 +1,87 @@
+"""The recommended count, on incidents: a spike, slow growth, idleness, demand that comes and goes."""
+
+from collections.abc import Callable
+
+from infer_engine.fleet.scaling import DOWN_HOLD_S, Demand, Recommendation, Scaling
+
+
+def played(
+    kv_at: Callable[[float], float],
+    for_s: int,
+    *,
+    ready: int = 4,
+    wait_at: Callable[[float], float] = lambda _now_s: 0.1,
+    boot_s: float = 95.0,
+    most: int = 16,
+) -> list[Recommendation]:
+    """``kv_at`` gives the demand in replicas' worth of KV; asked every 2 s."""
+    scaling = Scaling(1, most, boot_s)
+    return [
+        scaling.recommend(
+            Demand(
+                now_s=float(now_s),
+                ready=ready,
+                coming=0,
+                queue_wait_p95_s=wait_at(now_s),
+                running=40,
+                waiting=20 if wait_at(now_s) > 1 else 0,
+                kv_needed_blocks=int(kv_at(now_s) * 1_000),
+                kv_per_replica_blocks=1_000,
+            )
+        )
+        for now_s in range(0, for_s, 2)
+    ]
+
+
+def counts(recommendations: list[Recommendation]) -> list[int]:
+    """Without repeats."""
+    made = [each.replicas for each in recommendations]
+    return [count for place, count in enumerate(made) if place == 0 or made[place - 1] != count]
+
+
+def test_a_spike_that_is_over_before_a_replica_could_help_moves_nothing() -> None:
+    spike = played(lambda now_s: 9.0 if 100 <= now_s < 114 else 2.8, 200)
+    assert counts(spike) == [4]
+
+
+def test_slow_growth_is_met_a_boot_time_ahead() -> None:
+    """Demand grows by a replica in five minutes; 4 replicas are full enough at 3.2."""
+    grows = lambda now_s: 2.0 + now_s / 300  # noqa: E731
+    early = played(grows, 600, boot_s=95.0)
+    late = played(grows, 600, boot_s=0.0)
+
+    def first_above(made: list[Recommendation]) -> int:
+        return next(2 * place for place, each in enumerate(made) if each.replicas > 4)
+
+    # Without a boot time it is told once 3.2 has been passed for the hold.
+    assert 360 <= first_above(late) <= 384
+    assert 80 <= first_above(late) - first_above(early) <= 100
+    assert counts(early) == sorted(counts(early))
+
+
+def test_long_waits_call_for_more_where_memory_does_not() -> None:
+    made = played(lambda _: 1.0, 60, wait_at=lambda now_s: 12.0 if now_s >= 10 else 0.1)
+    assert made[-1].replicas == 6
+    assert made[-1].because.startswith("queue wait p95 12 s over 2 s for 4")
+    assert made[-1].because.endswith("KV 25 %; boot 95 s -> 6 replicas")
+
+
+def test_idleness_gives_back_slowly_and_never_below_the_least() -> None:
+    made = played(lambda _: 0.0, 700)
+    assert counts(made) == [4, 1]
+    assert all(each.replicas == 4 for each in made[: int(DOWN_HOLD_S / 2) - 5])
+
+
+def test_demand_that_comes_and_goes_moves_nothing() -> None:
+    flaps = played(lambda now_s: 3.0 if now_s % 120 < 60 else 0.5, 1_200, boot_s=0.0)
+    assert counts(flaps) == [4]
+
+
+def test_the_bounds_hold() -> None:
+    assert played(lambda _: 90.0, 100, most=8)[-1].replicas == 8
+
+
+def test_what_is_unknown_is_not_zero() -> None:
+    scaling = Scaling(1, 8)
+    nothing = scaling.recommend(Demand(0.0, 0, 2, None, 0, 0, 0, None))
+    assert (nothing.replicas, nothing.kv_pressure) == (2, None)
