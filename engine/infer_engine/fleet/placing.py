@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from infer_engine.fleet.endings import MESSAGES, OVERDUE, end_as_intended
 from infer_engine.fleet.generation import Generation, Refusal
-from infer_engine.fleet.health import health
+from infer_engine.fleet.health import has_work, health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.loads import Loads
 from infer_engine.fleet.refusals import check_fits, held_full, no_replica, queue_full
@@ -127,8 +127,9 @@ class Placer:
         return [handle for handle in self.handles.values() if handle.admits]
 
     def _is_stalled(self, handle: ReplicaHandle) -> bool:
-        has_work = bool(self.ledger.on(handle.id))
-        return health(handle, self.ledger.clock(), has_work=has_work) == "stalled"
+        """Stalled, or on a GPU that is not to be trusted."""
+        work = has_work(handle, self.ledger.on(handle.id))
+        return health(handle, self.ledger.clock(), has_work=work) in ("stalled", "bad")
 
     def _why_held(self) -> WaitingReason | None:
         """Why no replica takes requests just now; None when none will."""

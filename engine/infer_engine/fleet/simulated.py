@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import structs
 
 from infer_engine.fleet.fleet import Fleet
+from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.planner import Deployment
 from infer_engine.protocol import Simulation
 from infer_engine.replica.launch_inproc import InprocReplicas
@@ -35,6 +36,8 @@ def simulated_fleet(
     vocabulary: Sequence[int] | None = None,
     run_dir: Path | None = None,
     load_s: float = 0.0,
+    spec_dir: SpecDir | None = None,
+    real_clock: Callable[[], float] | None = None,
 ) -> SimulatedFleet:
     """``settings.simulate`` says what is simulated. ``wall`` gives Unix seconds; ``vocabulary`` are the
     tokens that answers are made of; ``load_s`` is how long a replica takes to load. To be called in a
@@ -75,6 +78,8 @@ def simulated_fleet(
         wall=wall,
         pace=settings.speed,
         simulation=simulation,
+        spec_dir=spec_dir,
+        real_clock=real_clock,
     )
     return SimulatedFleet(fleet, replicas)
 
