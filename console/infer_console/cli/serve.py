@@ -32,6 +32,9 @@ SERVER_OPTIONS = (
     ("--speed", "speed", "X"),
     ("--name", "name", "NAME"),
     ("--seed", "seed", "N"),
+    ("--state-dir", "state_dir", "DIR"),
+    ("--max-replicas", "max_replicas", "N"),
+    ("--replace-stalled", "replace_stalled", ON_OFF),
 )
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
@@ -70,12 +73,14 @@ def _serve(arguments: Namespace) -> int:
 
 def build_settings(words: dict[str, Any]) -> ServerSettings:
     """The settings of what was given; raise SettingsError naming the one that does not fit."""
-    server = {name: words[name] for _, name, _ in SERVER_OPTIONS if words.get(name) is not None}
-    replica = {
-        name: SWITCH.get(words[name], words[name]) if metavar == ON_OFF else words[name]
-        for _, name, metavar in REPLICA_OPTIONS
-        if words.get(name) is not None
-    }
+    server, replica = (
+        {
+            name: SWITCH.get(words[name], words[name]) if metavar == ON_OFF else words[name]
+            for _, name, metavar in options
+            if words.get(name) is not None
+        }
+        for options in (SERVER_OPTIONS, REPLICA_OPTIONS)
+    )
     if "simulate" in server:
         replica.setdefault("max_running", SIMULATED_MAX_RUNNING)
     server.setdefault("control", default_control_socket())
