@@ -91,9 +91,9 @@ async def test_at_the_deadline_what_is_left_goes_on_as_after_a_crash() -> None:
     async with running_fleet(replicas=2, held=True) as bench:
         scaled = Scaled(bench)
         generations = [bench.submit(4, 6) for _ in range(2)]
+        await until(lambda: bench.launcher.now("r1").runner.waiting_for_permission)
         operation = scaled.scales.scale(Scale(replicas=1, victims=["r1"], deadline_s=0.0)).operation
         assert operation is not None
-        await until(lambda: bench.launcher.now("r1").runner.waiting_for_permission)
         bench.launcher.now("r1").runner.release()
         await until(lambda: bench.fleet.replica_ids() == ["r0"])
         bench.launcher.now("r0").runner.release()
