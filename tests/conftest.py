@@ -1,13 +1,22 @@
 """Puts ``tests/`` on the path, so that tests share ``support``."""
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 # Read once, when torch loads: idle compute threads sleep, else they starve the servers that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# Servers that tests start keep their state where nobody else looks for it.
+if "INFER_CONSOLE_TEST_STATE" not in os.environ:
+    state = tempfile.mkdtemp(prefix="ic-state-")
+    atexit.register(shutil.rmtree, state, ignore_errors=True)
+    os.environ["INFER_CONSOLE_TEST_STATE"] = os.environ["XDG_STATE_HOME"] = state
 
 # Tests have cache directories of their own; compiled kernels do not depend on whose they are.
 if "NUMBA_CACHE_DIR" not in os.environ:

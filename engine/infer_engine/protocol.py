@@ -86,6 +86,27 @@ class StepMakeup(Struct, frozen=True):
     duration_s: float | None = None
 
 
+class ReplicaSpec(Struct, frozen=True, kw_only=True):
+    """What is wanted of a replica; it outlives its process and, where the server keeps its state, the
+    server."""
+
+    #: It takes no requests: drained, or to be so as soon as it is empty.
+    cordoned: bool = False
+    #: Why it is fenced; None where it is not.
+    fenced: str | None = None
+    #: Live limits that operators set, by name; the marks of its headroom among them.
+    limits: dict[str, int] = {}
+
+
+class FleetSpec(Struct, frozen=True, kw_only=True):
+    """What is wanted of the fleet as a whole."""
+
+    #: Replicas beside those that are fenced.
+    replicas: int
+    #: Batch is not admitted, and does not run.
+    shed: bool = False
+
+
 class Replica(Struct, frozen=True, kw_only=True):
     id: str
     state: ReplicaState
@@ -119,6 +140,16 @@ class Replica(Struct, frozen=True, kw_only=True):
     device: str | None = None
     dtype: str | None = None
     error: str | None = None
+    #: Compute threads of its process.
+    threads: int | None = None
+    spec: ReplicaSpec | None = None
+    #: Opaque; another one after every change of ``spec``.
+    resource_version: str | None = None
+    #: Which change of the server's specs this one's last was, and the last that it lives by.
+    generation: int | None = None
+    observed_generation: int | None = None
+    #: How often it was ended because it had stalled.
+    stalls: int | None = None
 
 
 class RequestRow(Struct, frozen=True, kw_only=True):
@@ -259,6 +290,13 @@ class Fleet(Struct, frozen=True, kw_only=True):
     simulation: Simulation | None = None
     #: None before demand was first looked at.
     scaling: ScalingStatus | None = None
+    #: What is wanted of it as a whole, as with a replica.
+    spec: FleetSpec | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    observed_generation: int | None = None
+    #: Why specs do not outlive this server, or what of them was lost; None where all is well.
+    specs_trouble: str | None = None
 
 
 class Totals(Struct, frozen=True, kw_only=True):
@@ -335,6 +373,8 @@ class TenantStatus(Struct, frozen=True, kw_only=True):
     requests_last_minute: int
     #: Refused by its limits since the server's start.
     refused: int
+    #: Opaque; another one after every change of its limits.
+    resource_version: str | None = None
 
 
 class Tenants(Struct, frozen=True, kw_only=True):
@@ -434,6 +474,66 @@ class Undrain(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     actor: str = ""
 
 
+class Fence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The replica is broken, now: its requests go elsewhere without its help, its process is killed, and none
+    is started in its place before ``Release``."""
+
+    #: Its output is not to be trusted: requests for which it has made tokens end with an error, and nothing
+    #: goes on from those. Those for which it has made none start over in any case.
+    suspect: bool = False
+    #: Even the last ready replica.
+    force: bool = False
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class Release(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Start a fenced replica again."""
+
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class Restart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Drain a replica, end its process and start another. What it still has at the deadline goes on as after
+    a crash."""
+
+    mode: DrainMode | None = None
+    deadline_s: float = 60.0
+    #: Even the last ready replica.
+    force: bool = False
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class Scale(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many replicas there are to be, the fenced ones not counted. Those too many are drained and ended,
+    one after another: the ``victims`` first, then those that serve the least."""
+
+    replicas: int
+    victims: list[str] = []
+    #: How long each victim may drain; then what it still has goes on as after a crash.
+    deadline_s: float = 300.0
+    #: Even below one ready replica.
+    force: bool = False
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class Shed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pause the batch tier on all replicas, or let it go on. What of it runs is preempted and stays
+    queued."""
+
+    on: bool
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
 class SetHeadroom(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Move a mark. ``headroom = total - limit``; exactly one of ``percent`` and ``blocks`` is given, both are
     *headroom* (what stays free of new admissions), not the limit. ``tier`` batch moves ``batch_limit``."""
@@ -495,7 +595,21 @@ class ChangeTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 #: Everything that can be asked.
-Command = Drain | Undrain | SetHeadroom | Cancel | Inject | StopInjection | ChangeLimits | ChangeTenant
+Command = (
+    Drain
+    | Undrain
+    | Fence
+    | Release
+    | Restart
+    | Scale
+    | Shed
+    | SetHeadroom
+    | Cancel
+    | Inject
+    | StopInjection
+    | ChangeLimits
+    | ChangeTenant
+)
 
 
 class Effect(Struct, frozen=True, kw_only=True):

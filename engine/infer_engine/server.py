@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +26,7 @@ from infer_engine.exposure import check_gateway
 from infer_engine.fetching import fetch_model
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.simulated import simulated_fleet
+from infer_engine.fleet.spec_file import SpecDir, SpecDirError
 from infer_engine.fleet.views import model_name, served_model
 from infer_engine.gateway.app import build_gateway, too_many_connections
 from infer_engine.gateway.keys import Keyring, KeysError
@@ -40,7 +41,7 @@ from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.secret_file import SecretFileError
-from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket
+from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket, default_state_dir
 from infer_engine.sockets import ListenError, Sockets, open_sockets, parse_listen
 from infer_engine.supervisor import Supervisor
 from infer_engine.telemetry.mqtt import Publisher
@@ -112,10 +113,11 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     except ListenError as error:
         raise StartError(str(error)) from error
     try:
-        model = await _unless_stopped(_load_model(settings), stop)
-        if model is not None:
-            await _run(settings, model, sockets, stop, keyring, most_connections)
-    except ModelError as error:
+        with _spec_dir(settings, sockets.control_url, embedded=lifeline) as (spec_dir, trouble):
+            model = await _unless_stopped(_load_model(settings), stop)
+            if model is not None:
+                await _run(settings, model, sockets, stop, keyring, most_connections, spec_dir, trouble)
+    except (ModelError, SpecDirError) as error:
         raise StartError(str(error).replace("\n", " ")) from error
     finally:
         sockets.close()
@@ -136,6 +138,30 @@ def _keyring(settings: ServerSettings) -> Keyring | None:
         raise StartError(f"api_keys: {error}") from error
 
 
+@contextlib.contextmanager
+def _spec_dir(
+    settings: ServerSettings, control_url: str, *, embedded: bool
+) -> Generator[tuple[SpecDir | None, str | None]]:
+    """Where specs outlive this server, or None and, where they should, why they do not. SpecDirError when the
+    directory that was asked for cannot be used."""
+    if settings.state_dir is None and (embedded or settings.deployment is not None):
+        yield None, None
+        return
+    spec_dir = SpecDir(Path(settings.state_dir or default_state_dir(control_url)))
+    trouble: str | None = None
+    try:
+        spec_dir.open()
+    except SpecDirError as error:
+        if settings.state_dir is not None:
+            raise
+        trouble = f"specs do not outlive the server: {error}"
+        log.warning("%s", trouble)
+    try:
+        yield (None, trouble) if trouble else (spec_dir, None)
+    finally:
+        spec_dir.close()
+
+
 async def _run(
     settings: ServerSettings,
     model: LoadedModel,
@@ -143,9 +169,14 @@ async def _run(
     stop: StopSignal,
     keyring: Keyring | None,
     most_connections: int,
+    spec_dir: SpecDir | None,
+    trouble: str | None,
 ) -> None:
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
-    fleet = Fleet(settings) if clock is None else _simulated(settings, model, clock)
+    fleet = (
+        Fleet(settings, spec_dir=spec_dir) if clock is None else _simulated(settings, model, clock, spec_dir)
+    )
+    fleet.specs.trouble = fleet.specs.trouble or trouble
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
     limits = Connections(
         most=most_connections,
@@ -211,13 +242,16 @@ def _publisher(settings: ServerSettings, context: Context) -> Publisher | None:
         raise StartError(str(error)) from error
 
 
-def _simulated(settings: ServerSettings, model: LoadedModel, clock: PacedClock) -> Fleet:
+def _simulated(
+    settings: ServerSettings, model: LoadedModel, clock: PacedClock, spec_dir: SpecDir | None
+) -> Fleet:
     return simulated_fleet(
         settings,
         clock,
         wall=time.time,
         achieved_speed=lambda: clock.achieved_speed,
         vocabulary=ordinary_tokens(model.tokenizer),
+        spec_dir=spec_dir,
     ).fleet
 
 
@@ -262,7 +296,7 @@ async def _until_stopped(fleet: Fleet, stop: StopSignal) -> None:
         for replica in fleet.status().replicas:
             if replica.state in ("failed", "restarting"):
                 deaths[replica.id] = replica.error or "unknown error"
-        if deaths.keys() == set(fleet.replica_ids()):
+        if deaths and deaths.keys() == set(fleet.replica_ids()):
             stop.drain_s = 0.0
             raise StartError("no replica could start: " + "; ".join(sorted(set(deaths.values()))))
         with contextlib.suppress(TimeoutError):

@@ -4,10 +4,13 @@ The command line, the config file and the control API all read this table; a val
 refused with the setting's name, what was given and what is allowed.
 """
 
+import hashlib
 import os
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
+import platformdirs
 from msgspec import Meta, Struct
 
 from infer_engine.planner import Deployment, PlanError, parse_deployment
@@ -134,6 +137,20 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "each on N of those GPUs"
         ),
     ] = None
+    state_dir: Annotated[
+        Annotated[str, Meta(max_length=4096)] | None,
+        Meta(
+            description="directory in which drained and fenced replicas, limits, tenants and scale outlive "
+            "the server; unset: one per control socket in the user's state directory (simulated: none)"
+        ),
+    ] = None
+    max_replicas: Annotated[
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        Meta(description="most replicas that scale and fence may lead to; unset: twice replicas, at least 4"),
+    ] = None
+    replace_stalled: Annotated[
+        bool, Meta(description="end and restart a replica that makes no progress though it has work")
+    ] = True
     speed: Annotated[
         float, Meta(ge=0.01, le=1000, description="simulated seconds per real second, with --simulate")
     ] = 1.0
@@ -175,6 +192,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(
                 f"replicas is {self.replicas}; at most {MOST_PROCESSES} are allowed unless they are simulated"
             )
+        if self.max_replicas is not None and self.max_replicas < self.replicas:
+            raise ValueError(
+                f"max_replicas is {self.max_replicas}; it must be at least replicas ({self.replicas})"
+            )
         if deployment is None and self.launcher == "inproc":
             raise ValueError("launcher is inproc, which is for simulated replicas: simulate is not given")
         if deployment is not None and self.launcher not in (None, "inproc"):
@@ -189,6 +210,12 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             )
         if self.launcher == "ray":
             raise ValueError("launcher is ray, which this version does not have; local and inproc it has")
+
+    @property
+    def most_replicas(self) -> int:
+        """Those fenced included."""
+        bound = MOST_PROCESSES if self.simulate is None else 1024
+        return min(bound, self.max_replicas or max(4, 2 * self.replicas))
 
     @property
     def deployment(self) -> Deployment | None:
@@ -218,3 +245,11 @@ def default_control_socket(name: str = "default") -> str:
     """``unix://`` URL of the control socket of an engine server started without ``--control``."""
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/infer-console-{os.getuid()}"
     return f"unix://{runtime}/infer-console/{name}.sock"
+
+
+def default_state_dir(control_url: str) -> str:
+    """Where a server whose control socket is at ``control_url`` keeps what outlives it: in the user's state
+    directory, one for each socket."""
+    words = re.sub(r"[^a-z0-9]+", "-", control_url.removeprefix("unix://").lower()).strip("-")
+    digest = hashlib.sha256(control_url.encode()).hexdigest()[:12]
+    return str(platformdirs.user_state_path("infer-console") / "servers" / f"{words[-40:]}-{digest}")

@@ -15,6 +15,7 @@ from infer_engine.core.scheduler import Scheduler
 from infer_engine.fleet.feed import FeedItem
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation, GenerationSpec
+from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Event, EventKind, Step, Tier
 from infer_engine.replica.dealer import Dealer
@@ -77,6 +78,9 @@ class ThreadReplica:
 
     def log_tail(self) -> str:
         return "(a thread has no log)"
+
+    def cpu_s(self) -> float | None:
+        return None
 
     # the way to the server, for the step loop
 
@@ -166,10 +170,14 @@ class ThreadLauncher:
 class Bench:
     """A running fleet, its launcher, a clock that can be pushed, and all that the feed said."""
 
-    def __init__(self, settings: ServerSettings, launcher: ThreadLauncher) -> None:
+    def __init__(
+        self, settings: ServerSettings, launcher: ThreadLauncher, spec_dir: SpecDir | None = None
+    ) -> None:
         self.launcher = launcher
         self.ahead_s = 0.0
-        self.fleet = Fleet(settings, launch=launcher, clock=lambda: time.monotonic() + self.ahead_s)
+        self.fleet = Fleet(
+            settings, launch=launcher, clock=lambda: time.monotonic() + self.ahead_s, spec_dir=spec_dir
+        )
         self.feed: list[FeedItem] = []
         self.fleet.feed.subscribe(self.feed.append)
 
@@ -260,11 +268,17 @@ async def running_fleet(
     load_error: tuple[str, int] | None = None,
     prefix_cache: bool = False,
     seed: int = 7,
+    replace_stalled: bool = False,
+    max_replicas: int | None = None,
+    state: Path | None = None,
 ) -> AsyncGenerator[Bench]:
-    """A fleet of threads; ready when ``loaded``."""
+    """A fleet of threads; ready when ``loaded``. Held replicas stand still on purpose, so that stalled ones
+    are replaced only where that is asked for; ``state`` is where specs outlive it."""
     settings = ServerSettings(
         replicas=replicas,
         seed=seed,
+        replace_stalled=replace_stalled,
+        max_replicas=max_replicas,
         replica=ReplicaSettings(
             block_size=block_size,
             kv_blocks=kv_blocks,
@@ -279,7 +293,10 @@ async def running_fleet(
     launcher = ThreadLauncher(held=held, load_error=load_error)
     if loaded or load_error:
         launcher.load_gate.set()
-    bench = Bench(settings, launcher)
+    spec_dir = SpecDir(state) if state is not None else None
+    if spec_dir is not None:
+        spec_dir.open()
+    bench = Bench(settings, launcher, spec_dir)
     try:
         await bench.fleet.start()
         if loaded and load_error is None:
@@ -291,3 +308,5 @@ async def running_fleet(
                 life.runner.release()
         launcher.load_gate.set()
         await bench.fleet.stop()
+        if spec_dir is not None:
+            spec_dir.close()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 FOLLOW_PERIOD_S = 0.25
 #: How long after its deadline an operation that ends what is left may take.
 DEADLINE_GRACE_S = 30.0
+#: These wait for replicas to drain and to load; the server ends them in its own time.
+UNHURRIED = frozenset({"release", "restart", "scale", "shed"})
 #: For operations without a deadline, which take no time.
 SHORT_TIMEOUT_S = 60.0
 
@@ -131,6 +133,8 @@ async def _until_ended(client: "EngineClient", operation: Operation) -> Operatio
 
 
 def _patience_s(operation: Operation) -> float:
+    if operation.kind in UNHURRIED:
+        return math.inf
     if operation.deadline_at is None:
         return (
             math.inf if operation.kind == "drain" else SHORT_TIMEOUT_S

@@ -1,6 +1,18 @@
 """All verbs, in the order in which the help lists them."""
 
-from infer_console.cli import act, bench, headroom, key, limits, look, serve, tenant, traffic, wait
+from infer_console.cli import (
+    act,
+    bench,
+    headroom,
+    key,
+    limits,
+    look,
+    replica_verbs,
+    serve,
+    tenant,
+    traffic,
+    wait,
+)
 from infer_console.cli.verb import Verb
 
 VERBS: tuple[Verb, ...] = (
@@ -8,6 +20,7 @@ VERBS: tuple[Verb, ...] = (
     *look.VERBS,
     *wait.VERBS,
     *act.VERBS,
+    *replica_verbs.VERBS,
     *headroom.VERBS,
     *limits.VERBS,
     *tenant.VERBS,

@@ -43,6 +43,9 @@ SERVER_OPTIONS = (
     ("--max-connections", "max_connections", "N"),
     ("--max-connections-per-client", "max_connections_per_client", "N"),
     ("--drain-s", "drain_s", "SECONDS"),
+    ("--state-dir", "state_dir", "DIR"),
+    ("--max-replicas", "max_replicas", "N"),
+    ("--replace-stalled", "replace_stalled", ON_OFF),
 )
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),

@@ -82,7 +82,7 @@ def no_ready_replica(picture: Picture) -> Iterator[Alarm]:
 
 def replica_failed(picture: Picture) -> Iterator[Alarm]:
     for name, replica in _each(picture):
-        if replica.state == "failed" or replica.health == "bad":
+        if replica.state == "failed" or (replica.health == "bad" and replica.state != "fenced"):
             error = replica.error or ("no reason given" if replica.state == "failed" else "health is bad")
             yield Alarm(
                 rule="replica_failed",
@@ -91,6 +91,47 @@ def replica_failed(picture: Picture) -> Iterator[Alarm]:
                 text=f"{replica.state}: {error}",
                 action="see the engine's log",
             )
+
+
+def replica_fenced(picture: Picture) -> Iterator[Alarm]:
+    for name, replica in _each(picture):
+        if replica.state == "fenced":
+            why = replica.spec.fenced if replica.spec is not None else replica.error
+            yield Alarm(
+                rule="replica_fenced",
+                severity="warning",
+                replica=name,
+                text=f"fenced: {why or 'no reason given'}; no process is started for it",
+                action=f"infer-console release {name} starts it again",
+            )
+
+
+def specs_not_kept(picture: Picture) -> Iterator[Alarm]:
+    trouble = picture.fleet.specs_trouble if picture.fleet is not None else None
+    if trouble is not None:
+        yield Alarm(
+            rule="specs_not_kept",
+            severity="warning",
+            text=trouble,
+            action="see what is drained, fenced and limited before the server restarts",
+        )
+
+
+def shortfall(picture: Picture) -> Iterator[Alarm]:
+    """Fewer replicas than are wanted, and none on its way."""
+    spec = picture.fleet.spec if picture.fleet is not None else None
+    if spec is None:
+        return
+    there = [
+        replica for _, replica in _each(picture) if replica.state not in ("fenced", "failed", "stopping")
+    ]
+    if len(there) < spec.replicas and not is_stopping(picture):
+        yield Alarm(
+            rule="too_few_replicas",
+            severity="warning",
+            text=f"{len(there)} replicas are there, {spec.replicas} are wanted",
+            action=f"infer-console scale {spec.replicas}, or release what is fenced",
+        )
 
 
 def replica_restarting(picture: Picture) -> Iterator[Alarm]:
@@ -255,8 +296,9 @@ def draining(picture: Picture) -> Iterator[Alarm]:
 
 
 def is_stopping(picture: Picture) -> bool:
-    """Whether the server is on its way down: it stops all its replicas, an operator stops none."""
-    return any(each.status.state == "stopping" for each in picture.replicas.values())
+    """Whether the server is on its way down: it stops all its replicas. Else only a scale stops some."""
+    scales = any(each.kind == "scale" and each.ended_at is None for each in picture.operations)
+    return not scales and any(each.status.state == "stopping" for each in picture.replicas.values())
 
 
 def _draining_for(picture: Picture, replica: str) -> str:
@@ -270,6 +312,7 @@ def _draining_for(picture: Picture, replica: str) -> str:
 RULES: tuple[Rule, ...] = (
     no_ready_replica,
     replica_failed,
+    replica_fenced,
     replica_stalled,
     invariant_violations,
     queueing_on_kv,
@@ -278,6 +321,8 @@ RULES: tuple[Rule, ...] = (
     kv_nearly_full,
     slow_ttft,
     draining,
+    shortfall,
+    specs_not_kept,
 )
 
 

@@ -8,8 +8,13 @@ from infer_engine.protocol import (
     ChangeTenant,
     Command,
     Drain,
+    Fence,
     Inject,
+    Release,
+    Restart,
+    Scale,
     SetHeadroom,
+    Shed,
     StopInjection,
     Undrain,
 )
@@ -18,13 +23,23 @@ PREFIX = "/control/v1"
 
 
 def command_route(command: Command, target: str | None) -> tuple[str, str]:
-    """HTTP method and path. ``target`` is the replica (drain, undrain), the request (cancel) or the tenant;
+    """HTTP method and path. ``target`` is the replica (drain, fence, …), the request (cancel) or the tenant;
     ValueError when it is missing."""
     match command:
         case Drain():
             return "POST", f"{PREFIX}/replicas/{_id(command, target)}:drain"
         case Undrain():
             return "POST", f"{PREFIX}/replicas/{_id(command, target)}:undrain"
+        case Fence():
+            return "POST", f"{PREFIX}/replicas/{_id(command, target)}:fence"
+        case Release():
+            return "POST", f"{PREFIX}/replicas/{_id(command, target)}:release"
+        case Restart():
+            return "POST", f"{PREFIX}/replicas/{_id(command, target)}:restart"
+        case Scale():
+            return "POST", f"{PREFIX}/scale"
+        case Shed():
+            return "POST", f"{PREFIX}/shed"
         case Cancel():
             return "POST", f"{PREFIX}/requests/{_id(command, target)}:cancel"
         case SetHeadroom():

@@ -87,6 +87,8 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
         facts.append((safe(fleet.model, 40), "text"))
         if picture.totals is not None:
             facts.append((safe(f"{picture.totals.ready}/{picture.totals.replicas} ready"), "dim"))
+        if fleet.spec is not None and fleet.spec.shed:
+            facts.insert(0, (safe("BATCH SHED"), "warn"))
     if picture.embedded:
         facts.append((safe("embedded engine"), "dim"))
     if picture.read_only:

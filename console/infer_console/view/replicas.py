@@ -58,6 +58,8 @@ def state_cell(item: Item) -> Cell:
             return Cell("draining", "warn")
         case "drained":
             return Cell("drained", "warn")
+        case "fenced":
+            return Cell("FENCED", "crit")
         case "failed":
             return Cell("FAILED", "crit")
         case "restarting":

@@ -11,14 +11,19 @@ from infer_engine.control.context import Context
 from infer_engine.control.guard import Guard
 from infer_engine.control.problems import problem_response
 from infer_engine.control.reads import Reads
-from infer_engine.control.routes import ControlRoute, RoleOf, to_starlette
+from infer_engine.control.replica_commands import ReplicaCommands, durable
+from infer_engine.control.routes import ControlRoute, Handler, RoleOf, to_starlette
 from infer_engine.fleet.generation import refuse
 
 PREFIX = "/control/v1"
 
 
 def control_routes(context: Context) -> list[ControlRoute]:
-    reads, commands = Reads(context), Commands(context)
+    reads, commands, replicas = Reads(context), Commands(context), ReplicaCommands(context)
+
+    def kept(handler: Handler) -> Handler:
+        return durable(context, handler)
+
     return [
         ControlRoute("GET", f"{PREFIX}/hello", "viewer", reads.hello),
         ControlRoute("GET", f"{PREFIX}/state", "viewer", reads.state),
@@ -26,18 +31,23 @@ def control_routes(context: Context) -> list[ControlRoute]:
         ControlRoute("POST", f"{PREFIX}/requests/{{id}}:cancel", "operator", commands.cancel),
         ControlRoute("GET", f"{PREFIX}/requests/{{id}}", "viewer", reads.request),
         ControlRoute("GET", f"{PREFIX}/replicas/{{id}}/blocks", "viewer", reads.blocks),
-        ControlRoute("POST", f"{PREFIX}/replicas/{{id}}:drain", "operator", commands.drain),
-        ControlRoute("POST", f"{PREFIX}/replicas/{{id}}:undrain", "operator", commands.undrain),
+        ControlRoute("POST", f"{PREFIX}/replicas/{{id}}:drain", "operator", kept(commands.drain)),
+        ControlRoute("POST", f"{PREFIX}/replicas/{{id}}:undrain", "operator", kept(commands.undrain)),
+        ControlRoute("POST", f"{PREFIX}/replicas/{{id}}:fence", "operator", kept(replicas.fence)),
+        ControlRoute("POST", f"{PREFIX}/replicas/{{id}}:release", "operator", kept(replicas.release)),
+        ControlRoute("POST", f"{PREFIX}/replicas/{{id}}:restart", "operator", kept(replicas.restart)),
+        ControlRoute("POST", f"{PREFIX}/scale", "operator", kept(replicas.scale)),
+        ControlRoute("POST", f"{PREFIX}/shed", "operator", kept(replicas.shed)),
         ControlRoute("GET", f"{PREFIX}/events", "viewer", reads.events),
         ControlRoute("GET", f"{PREFIX}/operations", "viewer", reads.operations),
         ControlRoute("GET", f"{PREFIX}/operations/{{id}}", "viewer", reads.operation),
         ControlRoute("GET", f"{PREFIX}/watch", "viewer", reads.watch),
         ControlRoute("GET", f"{PREFIX}/tokens", "content", reads.tokens),
         ControlRoute("GET", f"{PREFIX}/limits", "viewer", reads.limits),
-        ControlRoute("POST", f"{PREFIX}/limits", "operator", commands.limits),
+        ControlRoute("POST", f"{PREFIX}/limits", "operator", kept(commands.limits)),
         ControlRoute("GET", f"{PREFIX}/tenants", "viewer", reads.tenants),
-        ControlRoute("POST", f"{PREFIX}/tenants/{{name}}", "operator", commands.tenant),
-        ControlRoute("POST", f"{PREFIX}/headroom", "operator", commands.headroom),
+        ControlRoute("POST", f"{PREFIX}/tenants/{{name}}", "operator", kept(commands.tenant)),
+        ControlRoute("POST", f"{PREFIX}/headroom", "operator", kept(commands.headroom)),
         ControlRoute("POST", f"{PREFIX}/injections", "operator", commands.inject),
         ControlRoute("DELETE", f"{PREFIX}/injections", "operator", commands.stop_injection),
     ]

@@ -14,7 +14,22 @@ from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import GatewayStatus, Status
 
 #: What this server can do, for consoles that know more or less than it.
-CAPABILITIES = ["watch", "tokens", "drain", "undrain", "headroom", "cancel", "inject", "limits", "tenants"]
+CAPABILITIES = [
+    "watch",
+    "tokens",
+    "drain",
+    "undrain",
+    "fence",
+    "release",
+    "restart",
+    "scale",
+    "shed",
+    "headroom",
+    "cancel",
+    "inject",
+    "limits",
+    "tenants",
+]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,7 +10,17 @@ import msgspec
 from infer_engine.control.problems import echo
 from infer_engine.fleet.generation import Refusal, misfit, refuse
 from infer_engine.fleet.tenants import TENANT
-from infer_engine.protocol import EVERYONE, ChangeLimits, ChangeTenant, Command, Drain, Inject, SetHeadroom
+from infer_engine.protocol import (
+    EVERYONE,
+    ChangeLimits,
+    ChangeTenant,
+    Command,
+    Drain,
+    Inject,
+    Restart,
+    Scale,
+    SetHeadroom,
+)
 
 C = TypeVar("C", bound=Command)
 
@@ -20,6 +30,7 @@ MAX_DEADLINE_S = 3_600.0
 MAX_REVERT_S = 86_400.0
 MAX_RATE_PER_S = 500.0
 MAX_DURATION_S = 600.0
+MAX_VICTIMS = 1_024
 
 _NUMBERS = frozenset(
     {"percent", "blocks", "deadline_s", "revert_after_s", "rate_per_s", "duration_s", "seed"}
@@ -53,6 +64,10 @@ def decode(kind: type[C], body: bytes) -> C:
         _check_inject(command)
     elif isinstance(command, ChangeLimits | ChangeTenant):
         _check_timed(command)
+    elif isinstance(command, Restart | Scale):
+        _check_range("deadline_s", command.deadline_s, 0.0, MAX_DEADLINE_S)
+    if isinstance(command, Scale) and len(command.victims) > MAX_VICTIMS:
+        raise misfit("victims", f"at most {MAX_VICTIMS} may be named, {len(command.victims)} were.")
     return command
 
 

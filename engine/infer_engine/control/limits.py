@@ -61,6 +61,8 @@ class LimitChanges:
         now = self._fleet.limits().replicas
         restored: Moves = {}
         for replica, move in moves.items():
+            if replica not in now:
+                continue  # it is gone
             # One that is loading again tells none; it will be told those that are wanted.
             back = {
                 name: old for name, (old, new) in move.items() if now.get(replica, {}).get(name, new) == new

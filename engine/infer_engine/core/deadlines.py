@@ -31,6 +31,10 @@ class Deadlines:
         self._serial += 1
         heappush(self._entries, (request.deadline_s, self._serial, request))
 
+    def have_passed(self, now_s: float) -> bool:
+        """Whether somebody's may have; also of one who ended since."""
+        return bool(self._entries) and self._entries[0][0] <= now_s
+
     def take_passed(self, now_s: float) -> list[Request]:
         """The live ones whose deadline is ``now_s`` or earlier, the earliest first; each only once."""
         passed: list[Request] = []

@@ -46,6 +46,8 @@ class Scheduler:
         self.waiting = WaitingQueue()
         self.waiting.long_tokens = limits.long_prefill_tokens
         self.admission_open = True
+        #: The batch tier is paused.
+        self.shed = False
         self.counters = Counters()
         self._batch = Batch(pool, self.host, self.waiting, self.counters)
         self.admission = AdmissionControl(pool, self.waiting, self.host, self._batch.running)
@@ -58,7 +60,14 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._live)
+        """Somebody runs or may come to run: who waits in a tier that is shed does not."""
+        return bool(self._live) and (
+            not self.shed or bool(self.running) or self.waiting.count("interactive") > 0
+        )
+
+    def is_overdue(self, now_s: float) -> bool:
+        """While a tier is shed, a step may be due for somebody's deadline alone."""
+        return self.shed and bool(self._live) and self._deadlines.have_passed(now_s)
 
     @property
     def running(self) -> dict[str, Request]:
@@ -101,6 +110,8 @@ class Scheduler:
         copies it. Else it waits like any other."""
         self.add(child, now_s)
         parent = self.running.get(parent_id)
+        if self.shed and child.tier == "batch":
+            return
         if parent is None or parent.cache_salt != child.cache_salt or len(self.waiting) > 1:
             return
         common = min(parent.computed_tokens, child.total_tokens - 1)
@@ -141,6 +152,23 @@ class Scheduler:
     def open_admission(self) -> None:
         self.admission_open = True
 
+    def set_shed(self, on: bool) -> None:
+        """Pause the batch tier from the next step on, which preempts what of it runs; or let it go on. Who
+        waited so long that it counts as interactive is batch again."""
+        self.shed = on
+        aged = [each for each in self.waiting.members() if each.aged and each.tier == "batch"] if on else []
+        for request in aged:
+            self.waiting.remove(request)
+            request.aged = False
+            self.waiting.push_first(request)
+
+    def _preempt_shed(self, plan: Plan, now_s: float) -> None:
+        for request in self._batch.preemptible():
+            if request.tier == "batch":
+                request.aged = False
+                self._batch.preempt(request, plan, now_s)
+                plan.yielded += 1
+
     def set_limits(self, **changes: Unpack[LimitChanges]) -> tuple[Limits, Limits]:
         """Change what is given, all of it or (LimitsError) nothing; the next step goes by it. Lowering never
         evicts. Returns the limits before and after."""
@@ -169,7 +197,8 @@ class Scheduler:
             self.admission.hold()
         else:
             # Who has just made room for interactive requests does not come back in the same step.
-            spare = self._plan_admitted(plan, spare, now_s, ("interactive",) if plan.yielded else TIERS)
+            only = plan.yielded or self.shed
+            spare = self._plan_admitted(plan, spare, now_s, ("interactive",) if only else TIERS)
         batch_plan.top_up(spare)
         plan.evicted = self.pool.take_evicted()
         plan.evicted_hashes = self.pool.take_evicted_hashes()
@@ -184,7 +213,7 @@ class Scheduler:
 
     def _age_batch(self) -> None:
         """A batch request that waited long enough goes before the interactive ones, one in a step."""
-        oldest = self.waiting.oldest_batch()
+        oldest = None if self.shed else self.waiting.oldest_batch()
         if oldest is not None and self.counters.steps - oldest.queued_step > self.limits.age_steps:
             self.waiting.remove(oldest)
             oldest.aged = True
@@ -193,6 +222,8 @@ class Scheduler:
 
     def _plan_batch(self, plan: Plan, now_s: float) -> BatchPlan:
         """The running sequences' part of the plan."""
+        if self.shed:
+            self._preempt_shed(plan, now_s)
         batch_plan = BatchPlan(self._batch, self.limits, plan, now_s, self._exhaust)
         batch_plan.fill(self.waiting)
         if not plan.preempted:

@@ -8,6 +8,11 @@ from infer_engine.protocol import Drain, DrainMode, Effect, ReplicaState
 #: States in which a replica has a queue that can be closed.
 DRAINABLE: frozenset[ReplicaState] = frozenset({"ready", "draining", "drained"})
 DEFAULT_MODE: DrainMode = "wait"
+#: Ready replicas that must stay.
+MIN_READY = 1
+#: Replicas that may drain at once, and when to ask again.
+MAX_UNAVAILABLE = 1
+RETRY_AFTER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class DrainFacts:
     fleet_kv_total: int
     #: It has not stepped or answered for too long.
     stalled: bool = False
+    #: Others that are draining now.
+    others_draining: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,8 @@ class Denied:
     detail: str
     field: str | None = None
     numbers: dict[str, float | None] | None = None
+    #: When it may be worth asking again.
+    retry_after_s: float | None = None
 
 
 def judge(facts: DrainFacts, drain: Drain) -> Denied | None:
@@ -77,6 +86,17 @@ def judge(facts: DrainFacts, drain: Drain) -> Denied | None:
             f"draining {facts.replica} would leave 0 ready replicas, at least 1 must stay; "
             "--force overrides this",
             numbers={"ready": 1.0, "ready_after": 0.0, "min_ready": 1.0},
+        )
+    draining = len(facts.others_draining)
+    if facts.state == "ready" and draining >= MAX_UNAVAILABLE and not drain.force:
+        return Denied(
+            429,
+            "max_unavailable",
+            "another replica is draining",
+            f"{', '.join(facts.others_draining)} drains; at most {MAX_UNAVAILABLE} may at once; "
+            "wait for it, or --force",
+            numbers={"draining": float(draining), "max_unavailable": float(MAX_UNAVAILABLE)},
+            retry_after_s=RETRY_AFTER_S,
         )
     return None
 

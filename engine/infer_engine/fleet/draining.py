@@ -37,7 +37,8 @@ class Draining:
                     detail=denied.detail,
                     field=denied.field,
                     numbers=denied.numbers or {},
-                )
+                ),
+                retry_after_s=denied.retry_after_s,
             )
         return predict(facts, command)
 
@@ -118,6 +119,9 @@ class Draining:
         waiting = [request for request in requests if request.state == "waiting"]
         others = [each for each in self.handles.values() if each is not handle and each.admits]
         block_size = handle.info.block_size if handle.info else 1
+        draining = [
+            each.id for each in self.handles.values() if each is not handle and each.state == "draining"
+        ]
         others_used, others_total = _kv(others)
         fleet_used, fleet_total = _kv([*others, handle])
         return DrainFacts(
@@ -136,6 +140,7 @@ class Draining:
             others_kv_total=others_total,
             fleet_kv_used=fleet_used,
             fleet_kv_total=fleet_total,
+            others_draining=draining,
             stalled=health(handle, self.ledger.clock(), has_work=bool(requests)) == "stalled",
         )
 

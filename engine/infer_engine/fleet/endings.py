@@ -11,6 +11,7 @@ MESSAGES = {
     "cancelled_by_operator": "an operator cancelled the request",
     "replica_draining": "the replica that ran the request was drained",
     "replica_lost": "the replica that ran the request was lost",
+    "replica_suspect": "the replica that ran the request was taken out, and its output is not to be trusted",
     "shutting_down": "the server stopped before the request was complete",
     "kv_exhausted": "the sequence outgrew the replica's KV memory although nothing else ran there",
     "constraint_failed": "the answer cannot go on within its constraint: too complex, or no token can follow",

@@ -14,30 +14,36 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random, SystemRandom
 
-from msgspec import structs
-
 from infer_engine.fleet import headroom, live_limits, tenant_limits
 from infer_engine.fleet.cancelling import cancel
 from infer_engine.fleet.draining import Draining
 from infer_engine.fleet.endings import end_as_intended
 from infer_engine.fleet.feed import Feed
+from infer_engine.fleet.fencing import Fencing
 from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
+from infer_engine.fleet.gpu_health import GpuWatch
+from infer_engine.fleet.health import has_work
 from infer_engine.fleet.inbox import Inbox, StateChanges
 from infer_engine.fleet.ledger import Ledger
-from infer_engine.fleet.lifecycle import Launch, Lifecycle, set_state
+from infer_engine.fleet.lifecycle import Launch, set_state
 from infer_engine.fleet.live_limits import Moves
 from infer_engine.fleet.loads import Loads
-from infer_engine.fleet.losses import settle_losses
 from infer_engine.fleet.measures import Measures
+from infer_engine.fleet.members import Members, tell_failure
 from infer_engine.fleet.observers import Observer, Observers
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.prefix_index import HeldPrefixes
 from infer_engine.fleet.refusals import stopping
+from infer_engine.fleet.resizing import Resizing
 from infer_engine.fleet.router import Policy, choose
 from infer_engine.fleet.routing import Routing
 from infer_engine.fleet.run_dir import RunDir
 from infer_engine.fleet.scaling import Scaling
 from infer_engine.fleet.scaling_desk import ScalingDesk
+from infer_engine.fleet.shedding import Shedding
+from infer_engine.fleet.spec_file import SpecDir
+from infer_engine.fleet.specs import Specs, prime_tenants, restore, starting
+from infer_engine.fleet.stalls import Stalls
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.fleet.tracked import Intent, Tracked
 from infer_engine.fleet.views import Views
@@ -59,10 +65,10 @@ from infer_engine.protocol import (
     Tenants,
 )
 from infer_engine.replica.handle import ReplicaHandle
-from infer_engine.replica.launch_local import default_threads, launch
-from infer_engine.replica.messages import FromReplica, SetLimits
+from infer_engine.replica.launch_local import launch
+from infer_engine.replica.messages import FromReplica, SetLimits, SetShed
 from infer_engine.replica.server_link import MakeLink, ServerLink
-from infer_engine.settings import MOST_PROCESSES, MOST_SIMULATED, ServerSettings
+from infer_engine.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +79,8 @@ CANCEL_GRACE_S = 1.0
 #: How often a stop that waits for requests looks whether it should hurry.
 HURRY_POLL_S = 0.25
 ID_BITS = 24
+#: Limits that are of the tenants.
+TENANT_LIMITS = frozenset({"tenant_default", "tenants"})
 
 
 class Fleet:
@@ -90,19 +98,24 @@ class Fleet:
         pace: float = 1.0,
         simulation: Callable[[], Simulation] | None = None,
         policy: Policy = choose,
+        spec_dir: SpecDir | None = None,
+        real_clock: Callable[[], float] | None = None,
     ) -> None:
+        """``spec_dir``, open, is where specs outlive this server; SpecDirError when it cannot be read.
+        ``real_clock`` is in real seconds where ``clock`` may be pushed."""
         self.settings = settings
         #: Seconds of the fleet's clock in a real one. All durations are of that clock, all moments are real.
         self.pace = pace
         self.epoch = secrets.token_hex(8)
         self.feed = Feed(wall)
-        ids = [f"r{number}" for number in range(settings.replicas)]
-        self.measures = Measures(ids, clock())
+        known, lost = spec_dir.read() if spec_dir is not None else (None, None)
+        begin = starting(settings.replicas, known)
+        self.measures = Measures([], clock())
         self._clock = clock
         self._run_dir = RunDir(run_dir, self.epoch)
         self.run_dir = self._run_dir.path
         self._link = link(self.run_dir, self._receive, self._after_batch)
-        self._handles = {replica: ReplicaHandle(replica, self._link.send, pace=pace) for replica in ids}
+        self._handles: dict[str, ReplicaHandle] = {}
         self._ledger = Ledger(self.feed, clock)
         loads = Loads(self._ledger, settings.replica.max_waiting)
         prefixes = HeldPrefixes() if settings.replica.prefix_cache else None
@@ -110,10 +123,29 @@ class Fleet:
         self._placer = Placer(
             self._ledger, self._handles, loads, self._routing, most_held=settings.replica.max_waiting
         )
-        self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
+        self._scaling = ScalingDesk(
+            self._handles, self._ledger, self.measures, Scaling(1, settings.most_replicas)
+        )
         self._observers = Observers(self._handles)
-        most = MOST_SIMULATED if settings.deployment is not None else MOST_PROCESSES
-        self._scaling = ScalingDesk(self._handles, self._ledger, self.measures, Scaling(1, most))
+        self._tenants = TenantDesk()
+        self.members = Members(
+            handles=self._handles,
+            settings=settings.replica,
+            measures=self.measures,
+            feed=self.feed,
+            clock=clock,
+            pace=pace,
+            run_dir=self.run_dir,
+            endpoint=lambda: self._link.endpoint,
+            send=self._link.send,
+            launch=launch,
+            on_lost=self._replica_lost,
+            on_join=self._joined,
+        )
+        self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
+        self.specs = Specs(
+            self._handles, self._tenants, begin.wanted, settings.replicas, spec_dir, trouble=lost
+        )
         self._views = Views(
             settings,
             self._handles,
@@ -122,32 +154,29 @@ class Fleet:
             self.measures,
             simulation,
             self._scaling.status,
+            self.specs,
         )
         states = StateChanges(ready=self._replica_ready, observed=self._draining.observed)
         self._inbox = Inbox(self._handles, self._ledger, self._placer, self.measures, states, self._link.send)
-        self._lifecycles = {
-            replica: self._lifecycle(handle, launch) for replica, handle in self._handles.items()
-        }
-        self._tenants = TenantDesk()
+        for replica in begin.ids:
+            self.members.add(replica, max(1, len(begin.ids)))
+        restore(begin, self._handles, self._tenants)
+        self.specs.begin(known)
+        self._stalls = Stalls(
+            self._handles,
+            self.members.lifecycles,
+            self._ledger,
+            TICK_S,
+            real_clock or time.monotonic,
+            self.measures.stalled,
+        )
+        self.resizing = Resizing(self.members, self.specs.wanted, self._ledger, settings)
+        self.fencing = Fencing(self.members, self._ledger, self._placer, self.resizing)
+        self.shedding = Shedding(self._handles, self._ledger, self.specs.wanted)
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         # Seed 0 means that nobody asked for the same ids again.
         self._random = Random(settings.seed) if settings.seed else SystemRandom()
-
-    def _lifecycle(self, handle: ReplicaHandle, launch: Launch) -> Lifecycle:
-        count = self.settings.replicas
-        threads = self.settings.replica.threads or default_threads(count)
-        return Lifecycle(
-            handle,
-            endpoint=self._link.endpoint,
-            settings=structs.replace(self.settings.replica, threads=threads, sharers=count),
-            log_path=self.run_dir / f"{handle.id}.log",
-            threads=threads,
-            feed=self.feed,
-            clock=self._clock,
-            on_lost=self._replica_lost,
-            launch=launch,
-        )
 
     # --- from start to stop --------------------------------------------------------------------------------
 
@@ -157,11 +186,13 @@ class Fleet:
         self._run_dir.open()
         self._link.open()
         self._ledger.on_finish(self._measure_end)
-        for replica, lifecycle in self._lifecycles.items():
-            self._tasks.append(asyncio.create_task(lifecycle.run(), name=f"lifecycle-{replica}"))
+        for replica in self._handles:
+            self.members.start(replica)
         self._tasks.append(asyncio.create_task(self._tick(), name="fleet-tick"))
+        gpus = GpuWatch(self._handles, self.members.lifecycles, self.feed)
+        self._tasks.append(asyncio.create_task(gpus.run(), name="gpu-health"))
         for task in self._tasks:
-            task.add_done_callback(_tell_failure)
+            task.add_done_callback(tell_failure)
 
     async def stop(self, drain_s: float = 0.0, *, hurry: asyncio.Event | None = None) -> None:
         """Take no more, let what runs finish for ``drain_s`` at most and until ``hurry`` is set, end the
@@ -172,7 +203,7 @@ class Fleet:
         for request in list(self._ledger.live.values()):
             cancel(self._ledger, self._placer, self._handles, request.id, intent)
         await self._until_idle(CANCEL_GRACE_S if drain_s else 0.0)
-        await asyncio.gather(*(lifecycle.stop() for lifecycle in self._lifecycles.values()))
+        await self.members.stop()
         for request in list(self._ledger.live.values()):
             request.intent = request.intent or intent
             end_as_intended(self._ledger, request)
@@ -180,6 +211,7 @@ class Fleet:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        await self.members.close()
         self._link.close()
         self._run_dir.close()
 
@@ -203,7 +235,20 @@ class Fleet:
             for handle in self._handles.values():
                 if not handle.flush():
                     handle.error = "it has not read its messages for too long"
-                    self._lifecycles[handle.id].kill()
+                    self.members.lifecycles[handle.id].kill()
+                if not has_work(handle, self._ledger.on(handle.id)):
+                    handle.work_since_s = None
+            if self.settings.replace_stalled and not self._stopping:
+                self._stalls.look()
+            await self._save_specs()
+
+    async def _save_specs(self) -> None:
+        """What nobody waits to be told of: changes that the server itself made, or that could not be written
+        before."""
+        try:
+            await self.specs.save()
+        except OSError as error:
+            self.specs.unwritten(error)
 
     # --- time ----------------------------------------------------------------------------------------------
 
@@ -343,6 +388,23 @@ class Fleet:
     def undrain(self, replica: str, *, actor: str = "") -> None:
         self._draining.undrain(replica, actor=actor)
 
+    def close_for_restart(self, replica: str, command: Drain) -> None:
+        """``drain`` that nobody is to find in the replica's spec: it opens again by itself."""
+        handle = self._handles[replica]
+        handle.reopens = not handle.cordoned
+        try:
+            self._draining.drain(replica, command)
+        except Refusal:
+            handle.reopens = False
+            raise
+
+    def reopen_after_restart(self, replica: str) -> None:
+        """What ``close_for_restart`` closed takes requests again, at once or when it has loaded."""
+        handle = self._handles.get(replica)
+        if handle is not None and handle.reopens:
+            handle.reopens = False
+            self._draining.undrain(replica)
+
     def cancel_running(self, replica: str, *, actor: str = "") -> int:
         return self._draining.cancel_running(replica, actor=actor)
 
@@ -364,7 +426,7 @@ class Fleet:
         return await live_limits.apply(self._handles, command)
 
     def tenants(self) -> Tenants:
-        return self._tenants.status(self._ledger.live.values(), self._clock())
+        return self.specs.of_tenants(self._tenants.status(self._ledger.live.values(), self._clock()))
 
     def predict_tenant(self, tenant: str, command: ChangeTenant) -> Effect:
         return tenant_limits.predict(self._tenants, self.tenants(), self._handles, tenant, command)
@@ -395,8 +457,13 @@ class Fleet:
         handle.error = None
         self._routing.forget(handle.id)
         handle.tell(handle.wanted_view)
-        if handle.wanted_limits:
-            handle.tell(SetLimits(call=0, **handle.wanted_limits))
+        # Apart, so that marks which do not fit its pool any more do not keep the rest from it.
+        tenants = {name: handle.wanted_limits[name] for name in TENANT_LIMITS & handle.wanted_limits.keys()}
+        limits = {name: handle.wanted_limits[name] for name in handle.wanted_limits.keys() - TENANT_LIMITS}
+        for wanted in filter(None, (limits, tenants)):
+            handle.tell(SetLimits(call=0, **wanted))
+        if handle.shed:
+            handle.tell(SetShed(on=True))
         if self._stopping:
             return
         if handle.cordoned:
@@ -410,9 +477,15 @@ class Fleet:
         settle_losses(self._ledger, self._placer, handle)
         self._routing.forget(handle.id)
 
+    def _joined(self, handle: ReplicaHandle) -> None:
+        """One more than at the start is wanted as the others are."""
+        prime_tenants(handle, self._tenants)
+        handle.shed = self.specs.wanted.shed
+        self._observers.joined()
+
     def _measure_end(self, request: Tracked) -> None:
         replica = request.generation.replica
-        if replica is not None:
+        if replica is not None and replica in self.measures.of:
             self.measures.of[replica].ended(request, self._clock())
 
     def _new_id(self) -> str:
@@ -420,9 +493,3 @@ class Fleet:
             request_id = f"{self._random.getrandbits(ID_BITS):06x}"
             if not self._ledger.knows(request_id):
                 return request_id
-
-
-def _tell_failure(task: asyncio.Task[None]) -> None:
-    """A task of the fleet ends when it is told to; anything else is a bug that must not stay unseen."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("%s failed", task.get_name(), exc_info=error)

@@ -1,5 +1,8 @@
 """Whether a replica steps and answers."""
 
+from collections.abc import Iterable
+
+from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import Health
 from infer_engine.replica.handle import ReplicaHandle
 
@@ -13,13 +16,35 @@ LIVE_STATES = frozenset({"ready", "draining", "drained"})
 
 def health(handle: ReplicaHandle, now_s: float, *, has_work: bool) -> Health | None:
     """None while it has no process that could step. A replica that says nothing at all has stalled too: even
-    an idle one tells once a second that it lives."""
+    an idle one tells once a second that it lives. Bad is one whose GPU is not to be trusted."""
+    if handle.bad is not None:
+        return "bad"
     if handle.state not in LIVE_STATES:
         return None
-    patience_s = max(STALL_S * handle.pace, STALL_STEPS * max(handle.step_times_s, default=0.0))
-    if handle.heard_s is not None and now_s - handle.heard_s > patience_s:
+    if without_progress_s(handle, now_s, has_work=has_work) > patience_s(handle):
         return "stalled"
-    if not has_work:
-        return "idle"
+    return "ok" if has_work else "idle"
+
+
+def patience_s(handle: ReplicaHandle) -> float:
+    """How long it may make no progress, in seconds of the fleet's clock: its longest recent step tells how
+    long the next may take."""
+    return max(STALL_S * handle.pace, STALL_STEPS * max(handle.step_times_s, default=0.0))
+
+
+def without_progress_s(handle: ReplicaHandle, now_s: float, *, has_work: bool) -> float:
+    """For how long it has said nothing, or stepped no step though there was something to do."""
+    silent_s = 0.0 if handle.heard_s is None else now_s - handle.heard_s
     moments = [each for each in (handle.last_step_s, handle.work_since_s) if each is not None]
-    return "stalled" if moments and now_s - max(moments) > patience_s else "ok"
+    if not has_work or not moments:
+        return silent_s
+    return max(silent_s, now_s - max(moments))
+
+
+def has_work(handle: ReplicaHandle, requests: Iterable[Tracked]) -> bool:
+    """Whether it is to step for any of these, which it has: batch requests that wait while batch is shed are
+    not to move."""
+    return any(
+        not handle.shed or request.state == "running" or request.generation.spec.tier != "batch"
+        for request in requests
+    )

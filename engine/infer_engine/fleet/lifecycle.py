@@ -29,6 +29,8 @@ CRASH_WINDOW_S = 300.0
 LOAD_SILENCE_S = 300.0
 #: How long a replica may take to end by itself once it was told to.
 STOP_GRACE_S = 2.0
+#: And to be gone once it was killed; then it is left to the kernel.
+KILL_GRACE_S = 5.0
 
 
 class ReplicaProcess(Protocol):
@@ -53,6 +55,10 @@ class ReplicaProcess(Protocol):
 
     def log_tail(self) -> str: ...
 
+    def cpu_s(self) -> float | None:
+        """Seconds of CPU it has used; None where that is not known."""
+        ...
+
 
 #: Starts a replica: its configuration, the file for its log, and how many threads it computes with.
 Launch = Callable[[ReplicaConfig, Path, int], Awaitable[ReplicaProcess]]
@@ -69,8 +75,8 @@ def set_state(
 
 
 class Lifecycle:
-    """``run`` is a task that its owner awaits after ``stop``. ``on_lost`` takes care of the dead replica's
-    requests."""
+    """``run`` is a task that its owner awaits after ``stop``. ``on_lost`` takes care of the requests of a
+    replica that is no more: one that died, and one whose life was ended here, be it still there or not."""
 
     def __init__(
         self,
@@ -89,36 +95,124 @@ class Lifecycle:
         self._endpoint = endpoint
         self._settings = settings
         self._log_path = log_path
-        self._threads = threads
+        self._threads = handle.threads = threads
         self._feed = feed
         self._clock = clock
         self._on_lost = on_lost
         self._launch = launch
         self._process: ReplicaProcess | None = None
         self._stopping = asyncio.Event()
+        #: Something was decided on what becomes of the replica: whoever waits looks again.
+        self._decided = asyncio.Event()
+        #: The present life was ended here: its process is to be gone soon, and does not count any more.
+        self._given_up = False
+        #: It is to start again at once, and that is no crash.
+        self._restarts = False
         self._crashes: deque[float] = deque(maxlen=MOST_CRASHES)
 
     async def run(self) -> None:
-        """Until it is stopped or has crashed too often."""
-        incarnation = self._handle.incarnation
+        """Until it is stopped."""
+        handle = self._handle
         while not self._stopping.is_set():
-            incarnation += 1
-            self._handle.begin(incarnation)
+            self._decided.clear()
+            if handle.fenced is not None:
+                set_state(handle, self._feed, "fenced", message=handle.fenced)
+                await self._decided_within(None)
+                continue
+            self._given_up = self._restarts = False
+            handle.begin(handle.incarnation + 1)
             end = await self._live()
             if self._stopping.is_set():
                 return
-            wait_s = self._after_crash(*end)
-            if wait_s is None:
-                return
-            await self._stopped_within(wait_s)
+            if handle.fenced is None and handle.bad is not None and not self._restarts:
+                self._fence_bad(*end)
+            if handle.fenced is not None or self._restarts:
+                self._end_life()
+                continue
+            self._decided.clear()
+            await self._decided_within(self._after_crash(*end))
 
     async def stop(self) -> None:
         """End the process, kindly and then less so. Takes a few seconds at most; ``run`` returns after it."""
         self._stopping.set()
+        self._decided.set()
         set_state(self._handle, self._feed, "stopping")
+        await self._end_process()
+
+    def kill(self) -> None:
+        """End its process now; it is started again as after any crash."""
+        if self._process is not None:
+            self._process.kill()
+
+    @property
+    def ended(self) -> bool:
+        """It has no process just now."""
+        return self._process is None
+
+    def cpu_s(self) -> float | None:
+        """Seconds of CPU that its process has used; None where that is not known."""
+        return self._process.cpu_s() if self._process is not None else None
+
+    def declare_dead(self, error: str) -> None:
+        """It is of no use any more, whether its process ends of being killed or not: its requests are looked
+        after now, and it is started again as after any crash."""
+        self._handle.error = error
+        set_state(self._handle, self._feed, "failed", message=error)
+        self.kill()
+        self._give_up()
+        self._end_life()
+
+    def fence(self, why: str, *, actor: str = "") -> None:
+        """Its requests leave now, its process is killed, and none is started until ``release``."""
+        self._handle.fenced = why
+        self._handle.error = why
+        set_state(self._handle, self._feed, "fenced", message=why, actor=actor)
+        self.kill()
+        self._give_up()
+        self._end_life()
+
+    def release(self, *, actor: str = "") -> None:
+        """Start it again."""
+        handle = self._handle
+        handle.fenced = handle.error = handle.bad = None
+        self._crashes.clear()
+        self._restarts = self._process is not None  # it is on its way out, and that is no crash
+        set_state(handle, self._feed, "starting", actor=actor)
+        self._decided.set()
+
+    async def restart(self, *, actor: str = "") -> None:
+        """End its process, kindly where it hears, and start it again at once, also where it had been given
+        up; what it still has goes on as after a crash."""
+        self._restarts = True
+        self._crashes.clear()
+        set_state(self._handle, self._feed, "restarting", message="an operator asked for it", actor=actor)
+        if self._process is None:
+            self._decided.set()
+        elif not await self._end_process():
+            self._give_up()
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    def _give_up(self) -> None:
+        self._given_up = True
+        self._decided.set()
+
+    def _end_life(self) -> None:
+        """Nothing of the present life counts any more."""
+        self._handle.disown()
+        self._on_lost(self._handle)
+
+    def _fence_bad(self, error: str, _may_recover: bool) -> None:
+        handle = self._handle
+        handle.fenced = f"its GPU is bad ({handle.bad}); it died: {error}"
+        handle.error = handle.fenced
+        set_state(handle, self._feed, "fenced", message=handle.fenced)
+
+    async def _end_process(self) -> bool:
+        """False when not even SIGKILL ended it."""
         process = self._process
         if process is None:
-            return
+            return True
         if self._handle.ready is None:
             process.kill()  # it is loading: it hears nothing, and nothing is lost
         else:
@@ -126,15 +220,10 @@ class Lifecycle:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STOP_GRACE_S):
                     await process.wait()
-        if await process.stop() is None:
-            log.error("replica %s (pid %d) cannot be ended", self._handle.id, process.pid)
-
-    def kill(self) -> None:
-        """End its process now; it is started again as after any crash."""
-        if self._process is not None:
-            self._process.kill()
-
-    # --- inside --------------------------------------------------------------------------------------------
+        if await process.stop() is not None:
+            return True
+        log.error("replica %s (pid %d) cannot be ended", self._handle.id, process.pid)
+        return False
 
     async def _live(self) -> tuple[str, bool]:
         """One life; returns why it ended, and whether another may end better."""
@@ -150,7 +239,7 @@ class Lifecycle:
             return f"its process could not be started: {error}", True
         self._process = process
         self._handle.pid = process.pid
-        if self._stopping.is_set():
+        if self._stopping.is_set() or self._given_up:
             process.kill()
         try:
             code = await self._wait(process)
@@ -161,9 +250,9 @@ class Lifecycle:
         finally:
             self._process = None
             process.hang_up()
-        if self._stopping.is_set():
-            return "", False
-        error = self._handle.error or _describe_exit(code)
+        if self._stopping.is_set() or self._restarts or self._handle.fenced is not None:
+            return self._handle.error or "", True
+        error = self._handle.error or ("" if code is None else _describe_exit(code))
         log.error(
             "replica %s (pid %d) died: %s\nthe end of its log:\n%s",
             self._handle.id,
@@ -173,21 +262,39 @@ class Lifecycle:
         )
         return error, code != WILL_FAIL_AGAIN
 
-    async def _wait(self, process: ReplicaProcess) -> int:
-        """Its exit code. One that hangs while it loads is killed."""
+    async def _wait(self, process: ReplicaProcess) -> int | None:
+        """Its exit code, or None of one that was given up and does not end of being killed. One that hangs
+        while it loads is killed."""
         exit_code = asyncio.ensure_future(process.wait())
         began_s = self._clock()
+        given_up = asyncio.ensure_future(self._decided.wait())
         try:
             while True:
-                done, _ = await asyncio.wait([exit_code], timeout=LOAD_SILENCE_S / 10)
-                if done:
+                await asyncio.wait(
+                    [exit_code] if given_up.done() else [exit_code, given_up],
+                    timeout=KILL_GRACE_S if self._given_up else LOAD_SILENCE_S / 10,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if exit_code.done():
                     return exit_code.result()
+                if self._given_up and given_up.done():
+                    return await self._after_kill(process, exit_code)
                 heard_s = max(began_s, self._handle.heard_s or 0.0)
                 if self._handle.ready is None and self._clock() - heard_s > LOAD_SILENCE_S:
                     self._handle.error = f"it said nothing for {LOAD_SILENCE_S:.0f} s while loading"
                     process.kill()
         finally:
             exit_code.cancel()
+            given_up.cancel()
+
+    async def _after_kill(self, process: ReplicaProcess, exit_code: "asyncio.Future[int]") -> int | None:
+        """One that is stuck in the kernel must not keep its requests, nor its successor: it is a zombie whose
+        messages count for nothing."""
+        await asyncio.wait([exit_code], timeout=KILL_GRACE_S)
+        if exit_code.done():
+            return exit_code.result()
+        log.error("replica %s (pid %d) was killed and does not end", self._handle.id, process.pid)
+        return None
 
     def _after_crash(self, error: str, may_recover: bool) -> float | None:
         """Tell everybody and see to the requests; seconds until the next start, or None for never."""
@@ -195,7 +302,7 @@ class Lifecycle:
         self._crashes.append(self._clock())
         recent = sum(self._clock() - crash_s <= CRASH_WINDOW_S for crash_s in self._crashes)
         # Forget the dead life first: nothing can be sent to it, and what it still says does not count.
-        handle.begin(handle.incarnation)
+        handle.disown()
         handle.error = error
         set_state(handle, self._feed, "failed", message=error)
         wait_s: float | None = None
@@ -210,10 +317,10 @@ class Lifecycle:
         self._on_lost(handle)
         return wait_s
 
-    async def _stopped_within(self, seconds: float) -> None:
+    async def _decided_within(self, seconds: float | None) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+                await self._decided.wait()
 
 
 def _describe_exit(code: int) -> str:

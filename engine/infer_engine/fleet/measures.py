@@ -69,6 +69,8 @@ class ReplicaMeasures:
         self.prefix_hit_tokens = 0
         #: Cached blocks reused for something else.
         self.evicted_blocks = 0
+        #: How often it was ended because it had stalled.
+        self.stalls = 0
         #: Requests that ended here, by reason.
         self.finished: Counter[str] = Counter()
         self._replica = replica
@@ -173,7 +175,18 @@ class Measures:
 
     def __init__(self, replicas: Iterable[str], now_s: float) -> None:
         self._listeners: list[Callable[[Sample], None]] = []
+        #: Of replicas that are no more, so that the fleet's count only grows.
+        self.retired_preemptions = 0
         self.of = {replica: ReplicaMeasures(replica, now_s, self._tell) for replica in replicas}
+
+    def add(self, replica: str, now_s: float) -> None:
+        self.of[replica] = ReplicaMeasures(replica, now_s, self._tell)
+
+    def stalled(self, replica: str) -> None:
+        self.of[replica].stalls += 1
+
+    def retire(self, replica: str) -> None:
+        self.retired_preemptions += self.of.pop(replica).preemptions
 
     def subscribe(self, listener: Callable[[Sample], None]) -> None:
         self._listeners.append(listener)

@@ -41,6 +41,10 @@ class Observers:
             self._open.remove(observer)
             self._ask()
 
+    def joined(self) -> None:
+        """There is a replica more."""
+        self._ask()
+
     def _ask(self) -> None:
         for handle in self._handles.values():
             looking = [each for each in self._open if each.replica in (None, handle.id)]

@@ -43,7 +43,8 @@ class Routing:
             heard_s, stepped_s = handle.heard_s, handle.last_step_s
             recently_s = now_s - STALE_S * handle.pace
             if (
-                heard_s is not None
+                handle.bad is None
+                and heard_s is not None
                 and heard_s >= recently_s
                 and (handle.work_since_s is None or (stepped_s is not None and stepped_s >= recently_s))
             ):
@@ -60,7 +61,7 @@ class Routing:
 
     def is_stalled(self, handle: ReplicaHandle) -> bool:
         has_work = self.ledger.has_any(handle.id)
-        return health(handle, self.ledger.clock(), has_work=has_work) == "stalled"
+        return health(handle, self.ledger.clock(), has_work=has_work) in ("stalled", "bad")
 
     def placed(self, request: Tracked, handle: ReplicaHandle, choice: Choice) -> None:
         """It was sent there: from now on it counts, and so does what it will leave in the cache."""

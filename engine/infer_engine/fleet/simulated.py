@@ -8,6 +8,7 @@ from msgspec import structs
 
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.router import Policy, choose
+from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.planner import Deployment
 from infer_engine.protocol import Simulation
 from infer_engine.replica.launch_inproc import InprocReplicas
@@ -37,6 +38,8 @@ def simulated_fleet(
     run_dir: Path | None = None,
     load_s: float = 0.0,
     policy: Policy = choose,
+    spec_dir: SpecDir | None = None,
+    real_clock: Callable[[], float] | None = None,
 ) -> SimulatedFleet:
     """``settings.simulate`` says what is simulated. ``wall`` gives Unix seconds; ``vocabulary`` are the
     tokens that answers are made of; ``load_s`` is how long a replica takes to load; ``policy`` decides
@@ -78,6 +81,8 @@ def simulated_fleet(
         pace=settings.speed,
         simulation=simulation,
         policy=policy,
+        spec_dir=spec_dir,
+        real_clock=real_clock,
     )
     return SimulatedFleet(fleet, replicas)
 

@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
-from infer_engine.fleet.health import LIVE_STATES, health
+from infer_engine.fleet.health import LIVE_STATES, has_work, health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.measures import Measures, itl_figures, queue_figures, ttft_figures
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.rows import frame_row, live_row, observed_row
+from infer_engine.fleet.specs import FLEET, Specs
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import (
     Fleet,
@@ -40,6 +42,8 @@ class Views:
     #: How the simulation goes; None where nothing is simulated.
     simulation: Callable[[], Simulation] | None = None
     scaling: Callable[[], ScalingStatus | None] = lambda: None
+    #: What is wanted, and which version of it.
+    specs: Specs | None = None
 
     # --- replicas ------------------------------------------------------------------------------------------
 
@@ -116,7 +120,7 @@ class Views:
         return Replica(
             id=handle.id,
             state=handle.state,
-            health=health(handle, now_s, has_work=bool(requests)),
+            health=health(handle, now_s, has_work=has_work(handle, requests)),
             step_age_s=None if handle.last_step_s is None else now_s - handle.last_step_s,
             running=running if live else None,
             waiting=waiting if live else None,
@@ -152,7 +156,20 @@ class Views:
             device=info.device if info else None,
             dtype=info.dtype if info else None,
             error=handle.error,
+            threads=handle.threads,
+            stalls=measures.stalls,
+            **self._versions(f"replica:{handle.id}"),
         )
+
+    def _versions(self, target: str) -> dict[str, Any]:
+        if self.specs is None:
+            return {}
+        return {
+            "spec": self.specs.spec(target),
+            "resource_version": self.specs.version(target),
+            "generation": self.specs.generation(target),
+            "observed_generation": self.specs.observed_generation(target),
+        }
 
     # --- requests ------------------------------------------------------------------------------------------
 
@@ -201,6 +218,8 @@ class Views:
             simulation=simulation,
             scaling=self.scaling(),
             context_length=info.context_length if info else None,
+            specs_trouble=self.specs.trouble if self.specs is not None else None,
+            **self._versions(FLEET),
         )
 
     def _totals(self, replicas: list[Replica]) -> Totals:
@@ -226,7 +245,7 @@ class Views:
             queue_wait_s=queue_figures([part.queue_wait for part in parts], requests, now_s),
             ttft_s=ttft_figures([part.ttft for part in parts], requests, now_s),
             itl_s=itl_figures([part.itl for part in parts], now_s),
-            preemptions=sum(part.preemptions for part in parts),
+            preemptions=self.measures.retired_preemptions + sum(part.preemptions for part in parts),
             waiting_reasons=dict(reasons),
             finished=dict(self.ledger.finished),
         )

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 MOST_UNSENT = 10_000
 #: Step times remembered, to tell a slow step from a stall.
 RECENT_STEPS = 32
+#: The identity of no replica.
+NOBODY = b"-"
 
 Send = Callable[[bytes, ToReplica], Sent]
 
@@ -61,6 +63,18 @@ class ReplicaHandle:
         self.error: str | None = None
         #: An operator closed its admission; it stays so over a restart.
         self.cordoned = False
+        #: Taken out as broken: its process is dead, and none is started before it is released. Why, in words.
+        self.fenced: str | None = None
+        #: Why its GPU is not to be trusted; while it is so, no new process is started on it by itself.
+        self.bad: str | None = None
+        #: It was closed for a restart that an operator asked for, and is to serve again after it.
+        self.reopens = False
+        #: Its batch tier is paused.
+        self.shed = False
+        #: It is on its way out of the fleet for good.
+        self.leaving = False
+        #: Threads that its process computes with.
+        self.threads: int | None = None
         #: Limits an operator set, by name, to be set again after a restart.
         self.wanted_limits: dict[str, Any] = {}
         self.wanted_view = Observe()
@@ -110,6 +124,12 @@ class ReplicaHandle:
             if not call.done():
                 call.set_exception(LimitsPendingError(f"replica {self.id} was lost before it answered"))
         self._calls.clear()
+
+    def disown(self) -> None:
+        """Its life is over, whether its process knows or not: nothing reaches it, and what it still says is
+        that of a stranger."""
+        self.begin(self.incarnation)
+        self.identity = NOBODY
 
     # --- what it said --------------------------------------------------------------------------------------
 

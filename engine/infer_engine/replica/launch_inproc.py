@@ -172,6 +172,9 @@ class InprocReplica:
     def log_tail(self) -> str:
         return "(a simulated replica writes to the server's log)"
 
+    def cpu_s(self) -> float | None:
+        return None
+
     # --- from start to end ---------------------------------------------------------------------------------
 
     def start(self, make_runner: MakeRunner, load_s: float) -> None:

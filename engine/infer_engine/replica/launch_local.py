@@ -92,6 +92,14 @@ class LocalProcess:
             return f"(no log: {error.strerror})"
         return "\n".join(text.splitlines()[-TAIL_LINES:])
 
+    def cpu_s(self) -> float | None:
+        """Seconds of CPU it has used, in user and kernel mode; None where /proc does not tell."""
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            return None
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)

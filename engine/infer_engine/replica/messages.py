@@ -89,6 +89,12 @@ class SetLimits(Struct, frozen=True, kw_only=True, tag="limits"):
     tenants: dict[str, TenantLimits | None] | None = None
 
 
+class SetShed(Struct, frozen=True, kw_only=True, tag="shed"):
+    """Pause the batch tier: none of it is admitted, and what of it runs is preempted by the next step."""
+
+    on: bool
+
+
 class Observe(Struct, frozen=True, kw_only=True, tag="observe"):
     """How often and with what an Observation is sent; ``hz`` 0 still sends one a second, without blocks."""
 
@@ -104,7 +110,7 @@ class Stop(Struct, frozen=True, tag="stop"):
     pass
 
 
-ToReplica = Submit | Abort | SetAdmission | SetLimits | Observe | Ack | Stop
+ToReplica = Submit | Abort | SetAdmission | SetLimits | SetShed | Observe | Ack | Stop
 
 
 # --- replica to server -------------------------------------------------------------------------------------

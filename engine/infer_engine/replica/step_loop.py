@@ -26,6 +26,7 @@ from infer_engine.replica.messages import (
     Refused,
     SetAdmission,
     SetLimits,
+    SetShed,
     Stop,
     Submit,
     TokenOut,
@@ -122,7 +123,9 @@ class StepLoop:
             self._observe_if_due()
 
     def _step_is_due(self) -> bool:
-        return self.credit > 0 and (self.scheduler.has_work or bool(self._aborted))
+        return self.credit > 0 and (
+            self.scheduler.has_work or bool(self._aborted) or self.scheduler.is_overdue(self._clock())
+        )
 
     def wait_s(self) -> float:
         """How long the next turn may wait for a message before there is something to do."""
@@ -151,6 +154,9 @@ class StepLoop:
                 self._set_admission(message)
             case SetLimits():
                 self._set_limits(message)
+            case SetShed():
+                self.scheduler.set_shed(message.on)
+                self._observation_asked = True
             case Observe():
                 self._view = message
                 self._observation_asked = True

@@ -76,6 +76,7 @@ def load_runner(settings: ReplicaSettings, progress: LoadProgress) -> Runner:
             host_blocks=pool.host_blocks,
             dtype=_DTYPE_NAMES[kind] if compiled is None else compiled.dtype_name,
             paths={"model": f"torch {kind}" if compiled is None else compiled.path},
+            gpu_uuid=_gpu_uuid(device),
         )
     runner = TorchRunner(info, pool, forward, ConstraintDesk(lambda: Grammars(Tokenizer(source))))
     _compute_one_step(runner)
@@ -90,6 +91,14 @@ def _stage(progress: LoadProgress, begin: float, end: float) -> Progress:
         progress(begin + (end - begin) * (fraction or 0.0), what)
 
     return report
+
+
+def _gpu_uuid(device: torch.device) -> str | None:
+    """As NVML names it; None where torch does not tell."""
+    if device.type != "cuda":
+        return None
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return None if uuid is None else f"GPU-{uuid}".replace("GPU-GPU-", "GPU-")
 
 
 def _device(settings: ReplicaSettings) -> torch.device:

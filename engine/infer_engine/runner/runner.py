@@ -31,6 +31,8 @@ class RunnerInfo(Struct, frozen=True, kw_only=True):
     #: host memory per second. None where it was not measured.
     prefill_tokens_per_s: float | None = None
     swap_bytes_per_s: float | None = None
+    #: Of the GPU that it computes on, as NVML names it; None on a CPU.
+    gpu_uuid: str | None = None
 
 
 class Runner(Protocol):

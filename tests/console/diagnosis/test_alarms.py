@@ -9,11 +9,14 @@ from infer_console.state.picture import Link, Picture, ReplicaPicture
 from infer_engine.protocol import (
     Alarm,
     Event,
+    Fleet,
+    FleetSpec,
     Kv,
     Operation,
     Percentiles,
     QueueWait,
     Replica,
+    ReplicaSpec,
     RequestRow,
     StepMakeup,
 )
@@ -290,3 +293,22 @@ def test_an_idle_replica_is_named_to_those_who_queue_beside_it() -> None:
     (alarm,) = [each for each in find_alarms(picture(crowded, busy)) if each.rule == "queueing_on_kv"]
     assert alarm.action is not None
     assert "idle" not in alarm.action
+
+
+def test_a_replica_that_a_scale_ends_is_no_server_that_stops() -> None:
+    scale = Operation(id="op-1", kind="scale", target="fleet", phase="running", started_at=0.0)
+    shown = picture(replica(state="drained"), replica("r1", state="stopping"), operations=(scale,))
+    assert any("undrain" in (alarm.action or "") for alarm in find_alarms(shown))
+
+
+def test_what_is_fenced_missing_or_not_kept_is_said() -> None:
+    fenced = replica(state="fenced", health=None, spec=ReplicaSpec(fenced="bad fan"))
+    spec = FleetSpec(replicas=2)
+    fleet = Fleet(name="f", model="m", spec=spec, specs_trouble="specs are not on the disk: full")
+    alarms = {alarm.rule: alarm for alarm in find_alarms(picture(fenced, replica("r1"), fleet=fleet))}
+    assert alarms["replica_fenced"].text == "fenced: bad fan; no process is started for it"
+    assert "release r0" in str(alarms["replica_fenced"].action)
+    assert alarms["too_few_replicas"].text == "1 replicas are there, 2 are wanted"
+    assert alarms["specs_not_kept"].text == "specs are not on the disk: full"
+    enough = picture(replica(), replica("r1"), fleet=Fleet(name="f", model="m", spec=spec))
+    assert "too_few_replicas" not in {alarm.rule for alarm in find_alarms(enough)}

@@ -1,0 +1,107 @@
+"""Taking a broken replica out at once and for good, and giving it another chance."""
+
+from dataclasses import dataclass
+
+from infer_engine.fleet.drain import MIN_READY
+from infer_engine.fleet.endings import MESSAGES
+from infer_engine.fleet.generation import refuse
+from infer_engine.fleet.ledger import Ledger
+from infer_engine.fleet.members import Members
+from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.resizing import Resizing
+from infer_engine.protocol import Effect, Fence
+from infer_engine.replica.handle import ReplicaHandle
+
+#: What a fence says of itself where nobody gave a reason.
+NO_REASON = "an operator fenced it"
+SUSPECT = "replica_suspect"
+
+
+@dataclass(slots=True)
+class Fencing:
+    members: Members
+    ledger: Ledger
+    placer: Placer
+    resizing: Resizing
+
+    def predict(self, replica: str, command: Fence) -> Effect:
+        """Refusal where it may not be."""
+        handle = self._handle(replica)
+        if handle.fenced is not None:
+            return Effect(summary=[f"{replica} is fenced already ({handle.fenced}): nothing will change"])
+        others = [each for each in self.members.handles.values() if each is not handle and each.admits]
+        if handle.state == "ready" and len(others) < MIN_READY and not command.force:
+            raise refuse(
+                409,
+                "would_break_min_ready",
+                "It is the last ready replica.",
+                f"fencing {replica} would leave {len(others)} ready replicas, at least {MIN_READY} must "
+                "stay; force overrides this",
+                numbers={"ready": len(others) + 1, "ready_after": len(others), "min_ready": MIN_READY},
+            )
+        requests = self.ledger.on(replica)
+        fresh = sum(not request.generation.emitted for request in requests)
+        summary = [
+            f"{replica} takes no more requests, its process is killed, and none is started before release",
+            f"its {len(requests)} requests leave it at once: {fresh} that emitted nothing start over, "
+            f"{len(requests) - fresh} {'end' if command.suspect else 'are treated as after a crash'}",
+        ]
+        obstacle = self.resizing.replacement_obstacle(handle)
+        summary.append(
+            "another replica is started in its place"
+            if obstacle is None
+            else f"no other replica is started in its place: {obstacle}"
+        )
+        warnings = [] if others else ["no ready replica will be left: requests wait for one"]
+        if command.suspect and fresh < len(requests):
+            warnings.append(
+                f"{len(requests) - fresh} requests end with an error (replica_suspect): they have tokens "
+                "that are not to be trusted, and nothing goes on from those"
+            )
+        numbers: dict[str, float | None] = {
+            "requests": float(len(requests)),
+            "start_over": float(fresh),
+            "ready_after": float(len(others)),
+            "replacement": float(obstacle is None),
+        }
+        return Effect(summary=summary, numbers=numbers, warnings=warnings)
+
+    def fence(self, replica: str, why: str, *, actor: str = "", suspect: bool = False) -> str | None:
+        """Now, without asking it. The id of the replica that was started in its place. ``suspect``: nothing
+        goes on from tokens that it made."""
+        handle = self._handle(replica)
+        if handle.fenced is not None:
+            return None
+        for request in self.ledger.on(replica) if suspect else ():
+            if request.generation.emitted and request.intent is None:
+                self.ledger.finish(request, "error", code=SUSPECT, error=MESSAGES[SUSPECT])
+        self.members.lifecycles[replica].fence(why or NO_REASON, actor=actor)
+        return self.resizing.replace(handle)
+
+    def predict_release(self, replica: str) -> Effect:
+        handle = self._handle(replica)
+        if handle.fenced is None:
+            return Effect(summary=[f"{replica} is not fenced ({handle.state}): nothing will change"])
+        summary = [f"{replica} is started again; it was fenced because: {handle.fenced}"]
+        summary.append(
+            "it stays drained once it has loaded"
+            if handle.cordoned
+            else "it takes requests once it has loaded"
+        )
+        present, wanted = len(self.resizing.present()) + 1, self.resizing.wanted.replicas
+        warnings = (
+            [f"{present} replicas will be there, {wanted} are wanted: scale takes one out again"]
+            if present > wanted
+            else []
+        )
+        return Effect(summary=summary, numbers={"replicas_after": float(present)}, warnings=warnings)
+
+    def release(self, replica: str, *, actor: str = "") -> None:
+        if self._handle(replica).fenced is not None:
+            self.members.lifecycles[replica].release(actor=actor)
+
+    def _handle(self, replica: str) -> ReplicaHandle:
+        handle = self.members.handles.get(replica)
+        if handle is None:
+            raise refuse(404, "unknown_replica", "There is no such replica.", field="replica")
+        return handle
