@@ -28,6 +28,7 @@ from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.lifecycle import Launch, set_state
 from infer_engine.fleet.live_limits import Moves
 from infer_engine.fleet.loads import Loads
+from infer_engine.fleet.losses import settle_losses
 from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.members import Members, tell_failure
 from infer_engine.fleet.observers import Observer, Observers
