@@ -3,7 +3,6 @@ written."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,11 +10,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from infer_engine.control.problems import problem_response
+from infer_engine.control.roles import Role, may
 from infer_engine.fleet.generation import Refusal, refuse
-
-#: In rising order: each role may do all that those before it may. ``content`` reads generated text.
-Role = Literal["viewer", "content", "operator", "admin"]
-ROLES: tuple[Role, ...] = get_args(Role)
 
 #: What a handler returns is an ASGI application: a Response or a stream.
 Handler = Callable[[Request], Awaitable[Response | ASGIApp]]
@@ -27,11 +23,6 @@ class ControlRoute:
     path: str
     permission: Role
     handler: Handler
-
-
-def may(role: Role | None, permission: Role) -> bool:
-    """Deny unless the role is known and at least ``permission``."""
-    return role in ROLES and permission in ROLES and ROLES.index(role) >= ROLES.index(permission)
 
 
 #: Says which role a caller has; None is nobody.
