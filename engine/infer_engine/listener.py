@@ -5,11 +5,14 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Generator
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from infer_engine.peer import peer_process
 
 log = logging.getLogger(__name__)
 
@@ -19,17 +22,25 @@ HEAD_DEADLINE_S = 10.0
 CLOSE_GRACE_S = 2.0
 #: Simultaneous connections on one listener.
 MAX_CONNECTIONS = 1_024
+#: From a connection's start to the end of its TLS handshake.
+HANDSHAKE_DEADLINE_S = 10.0
 
 
 class DeadlineProtocol(H11Protocol):
     """uvicorn has no deadline for request heads, and an application cannot cut a connection that takes no
-    bytes. Here ``scope["state"]["abort"]`` cuts it; the application then sees an ordinary disconnect."""
+    bytes. Here ``scope["state"]["abort"]`` cuts it; the application then sees an ordinary disconnect.
+    ``peer`` and ``certificate`` beside it say who is at the other end, as far as that is known."""
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.app_state = {**self.app_state, "abort": transport.abort}
+        self.app_state = {
+            **self.app_state,
+            "abort": transport.abort,
+            "peer": peer_process(transport.get_extra_info("socket")),
+            "certificate": transport.get_extra_info("peercert"),
+        }
         self._arm()
 
     def data_received(self, data: bytes) -> None:
@@ -68,11 +79,29 @@ class _Server(uvicorn.Server):
         """Signals belong to the process that owns several listeners, not to one of them."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn does it, but with a deadline for TLS handshakes."""
+        loop = asyncio.get_running_loop()
+        tls = self.config.ssl
+        self.servers = [
+            await loop.create_server(
+                lambda: DeadlineProtocol(self.config, self.server_state, {}),
+                sock=sock,
+                ssl=tls,
+                backlog=self.config.backlog,
+                ssl_handshake_timeout=None if tls is None else HANDSHAKE_DEADLINE_S,
+            )
+            for sock in sockets or ()
+        ]
+        self.started = True
+
 
 class Listener:
-    """Serves ``app`` on a bound ``sock`` from ``start`` until ``close``."""
+    """Serves ``app`` on a bound ``sock`` from ``start`` until ``close``, over TLS where ``tls`` is given."""
 
-    def __init__(self, app: Callable[..., Any], sock: socket.socket) -> None:
+    def __init__(
+        self, app: Callable[..., Any], sock: socket.socket, *, tls: ssl.SSLContext | None = None
+    ) -> None:
         config = uvicorn.Config(
             app,
             http=DeadlineProtocol,
@@ -83,6 +112,7 @@ class Listener:
             server_header=False,
             proxy_headers=False,
             limit_concurrency=MAX_CONNECTIONS,
+            ssl_context_factory=None if tls is None else (lambda _config, _default: tls),
             # A last resort only: close() cuts what is left long before.
             timeout_graceful_shutdown=int(CLOSE_GRACE_S) + 5,
         )

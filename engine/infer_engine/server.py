@@ -16,11 +16,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infer_engine.control.api import build_control
 from infer_engine.control.context import Context
 from infer_engine.control.corpus import ordinary_tokens
+from infer_engine.control.doors import Admission, Doors, admission
 from infer_engine.control.operations import Operations
+from infer_engine.control.token_file import TokenFileError
 from infer_engine.control.traffic import Injector
+from infer_engine.exposure import check_gateway
 from infer_engine.fetching import fetch_model
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.simulated import simulated_fleet
@@ -37,7 +39,7 @@ from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket
-from infer_engine.sockets import ListenError, Sockets, open_sockets
+from infer_engine.sockets import ListenError, Sockets, open_sockets, parse_listen, url_of
 
 log = logging.getLogger(__name__)
 
@@ -87,20 +89,18 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     """Serve until asked to stop; the exit code. StartError, with nothing left behind, when that is not
     possible."""
     stop = StopSignal()
-    _hear_signals(stop)
+    _hear_signals(stop, hangup_stops=settings.token_file is None)
     _raise_file_limit()
     if lifeline:
         _hold_lifeline(stop)
     try:
-        sockets = open_sockets(
-            settings.control or default_control_socket(), settings.listen, or_free_port=listen_is_default
-        )
-    except ListenError as error:
+        admitted, sockets = _open(settings, listen_is_default)
+    except (ListenError, TokenFileError) as error:
         raise StartError(str(error)) from error
     try:
         model = await _unless_stopped(_load_model(settings), stop)
         if model is not None:
-            await _run(settings, model, sockets, stop)
+            await _run(settings, model, sockets, admitted, stop)
     except ModelError as error:
         raise StartError(str(error).replace("\n", " ")) from error
     finally:
@@ -108,7 +108,28 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     return 0
 
 
-async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, stop: StopSignal) -> None:
+def _open(settings: ServerSettings, listen_is_default: bool) -> tuple[Admission, Sockets]:
+    """Who may come in, and where; nothing is bound that may not be reached by whom it can be reached."""
+    host, _ = parse_listen(settings.listen)
+    check_gateway(host, has_keys=False, insecure_no_auth=settings.insecure_no_auth)
+    admitted = admission(settings)
+    sockets = open_sockets(
+        settings.control or default_control_socket(),
+        settings.listen,
+        or_free_port=listen_is_default,
+        control_listen=settings.control_listen,
+        control_group=admitted.socket_group,
+    )
+    return admitted, sockets
+
+
+async def _run(
+    settings: ServerSettings,
+    model: LoadedModel,
+    sockets: Sockets,
+    admitted: Admission,
+    stop: StopSignal,
+) -> None:
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
     fleet = Fleet(settings) if clock is None else _simulated(settings, model, clock)
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
@@ -126,8 +147,7 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         gateway_status=lambda: load.status(sockets.gateway_url),
         server_version=_version(),
     )
-    # Only the owner of the process can open its socket, and the owner may do everything.
-    control = Listener(build_control(context, lambda _scope: "admin"), sockets.control)
+    control = Doors(context, admitted, settings.control_hosts, sockets.control, sockets.control_tcp)
     load.start()
     try:
         if clock is not None:
@@ -135,7 +155,7 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         await fleet.start()
         await gateway.start()
         await control.start()
-        _say_listening(sockets)
+        _say_listening(sockets, "http" if admitted.tls is None else "https")
         await _until_stopped(fleet, stop)
     finally:
         _leave_anyway_after(stop.drain_s + END_S)
@@ -208,11 +228,14 @@ async def _until_stopped(fleet: Fleet, stop: StopSignal) -> None:
     await stop.asked.wait()
 
 
-def _hear_signals(stop: StopSignal) -> None:
+def _hear_signals(stop: StopSignal, *, hangup_stops: bool) -> None:
+    """With a token file SIGHUP makes the server read it again, once the control API listens."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.on_signal, number)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # started with nohup
+    if not hangup_stops:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # started with nohup
         loop.add_signal_handler(signal.SIGHUP, stop.on_signal, signal.SIGHUP)
 
 
@@ -256,15 +279,17 @@ def _leave_anyway_after(seconds: float) -> None:
     timer.start()
 
 
-def _say_listening(sockets: Sockets) -> None:
+def _say_listening(sockets: Sockets, control_scheme: str) -> None:
     """One line on stdout for whoever started this process; it may not be interested."""
     line = {"control": sockets.control_url, "gateway": sockets.gateway_url, "pid": os.getpid()}
+    if sockets.control_tcp is not None:
+        line["control_tcp"] = url_of(sockets.control_tcp, control_scheme)
     try:
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
     except OSError:
         log.info("nobody reads stdout")
-    log.info("listening: control %s, gateway %s", sockets.control_url, sockets.gateway_url)
+    log.info("listening: %s", ", ".join(f"{name} {where}" for name, where in line.items() if name != "pid"))
 
 
 def _announce(fleet: Fleet, operation: Operation) -> None:

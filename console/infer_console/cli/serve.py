@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from infer_engine.settings import (
@@ -20,6 +21,8 @@ from infer_console.cli.verb import Verb
 #: The metavar of a switch; what may be given, and what the setting then is.
 ON_OFF = "on|off"
 SWITCH = {"on": True, "off": False}
+#: The metavar of an option that takes no word.
+FLAG = ""
 #: Most sequences in the batch of a simulated replica where nobody said: its KV memory is what bounds it.
 SIMULATED_MAX_RUNNING = 256
 #: Option, the setting it sets, its metavar. Defaults, bounds and descriptions are the settings' own.
@@ -30,9 +33,19 @@ SERVER_OPTIONS = (
     ("--launcher", "launcher", "local|inproc"),
     ("--simulate", "simulate", "MODEL@N×GPU"),
     ("--speed", "speed", "X"),
+    ("--control-listen", "control_listen", "HOST:PORT"),
+    ("--token-file", "token_file", "FILE"),
+    ("--tls-cert", "tls_cert", "FILE"),
+    ("--tls-key", "tls_key", "FILE"),
+    ("--tls-client-ca", "tls_client_ca", "FILE"),
+    ("--control-host", "control_hosts", "NAME"),
+    ("--control-group", "control_groups", "GROUP=ROLE"),
+    ("--insecure-no-auth", "insecure_no_auth", FLAG),
     ("--name", "name", "NAME"),
     ("--seed", "seed", "N"),
 )
+#: Options that may be given several times.
+REPEATED = frozenset({"--control-host", "--control-group"})
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
     ("--kv-blocks", "kv_blocks", "N"),
@@ -71,6 +84,8 @@ def _serve(arguments: Namespace) -> int:
 def build_settings(words: dict[str, Any]) -> ServerSettings:
     """The settings of what was given; raise SettingsError naming the one that does not fit."""
     server = {name: words[name] for _, name, _ in SERVER_OPTIONS if words.get(name) is not None}
+    if "control_groups" in server:
+        server["control_groups"] = _pairs(server["control_groups"])
     replica = {
         name: SWITCH.get(words[name], words[name]) if metavar == ON_OFF else words[name]
         for _, name, metavar in REPLICA_OPTIONS
@@ -84,6 +99,17 @@ def build_settings(words: dict[str, Any]) -> ServerSettings:
     except SettingsError as error:
         raise SettingsError(_in_options(str(error.__cause__ or error), words)) from error
     return settings
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    """``GROUP=ROLE`` words, in their order: the first group is the one that owns the socket."""
+    pairs: dict[str, str] = {}
+    for word in given:
+        name, equals, role = word.partition("=")
+        if not (name and equals and role):
+            raise SettingsError(f"--control-group: {word!r} was given: expected GROUP=ROLE")
+        pairs[name] = role
+    return pairs
 
 
 def _in_options(message: str, words: dict[str, Any]) -> str:
@@ -109,6 +135,14 @@ def _arguments(parser: ArgumentParser) -> None:
             if switch:
                 default = next(word for word, value in SWITCH.items() if value == default)
             shown = f" (default {default})" if default is not None else ""
+            if metavar == FLAG:
+                parser.add_argument(option, dest=name, action="store_true", default=None, help=text)
+                continue
+            if option in REPEATED:
+                parser.add_argument(
+                    option, dest=name, action="append", metavar=metavar, help=f"{text}; once for each"
+                )
+                continue
             parser.add_argument(
                 option,
                 dest=name,

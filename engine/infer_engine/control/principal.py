@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from starlette.types import Scope
 
-from infer_engine.control.roles import Role
+from infer_engine.protocol import Role
 
 #: How the server knows: the uid of the process at the other end of the unix socket, a bearer token, or a
 #: client certificate.
@@ -17,8 +17,9 @@ SCOPE_KEY = "infer_engine.principal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """``subject`` is a server-made name (``uid:1000``, a token's name, a certificate's subject): printable
-    ASCII, at most 64 characters. What a client claims to be is kept apart, in the command's ``actor``."""
+    """``subject`` is a name that the server's side gave (``uid:1000``, or the name of a token or certificate
+    in the token file): printable ASCII, at most 128 characters. What a client claims to be is kept apart, in
+    the command's ``actor``."""
 
     subject: str
     role: Role
@@ -38,3 +39,12 @@ def principal_of(scope: Scope) -> Principal | None:
 
 def remember(scope: Scope, principal: Principal) -> None:
     scope[SCOPE_KEY] = principal
+
+
+def attributed(scope: Scope, claimed: str) -> str:
+    """Whom operations and events name: the subject the server knows, and in parentheses what the caller
+    claims, which tells people apart who share an account."""
+    principal = principal_of(scope)
+    if principal is None:
+        return claimed
+    return f"{principal.subject} ({claimed})" if claimed else principal.subject

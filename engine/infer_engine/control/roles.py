@@ -1,9 +1,10 @@
 """What callers may be allowed to do: four roles, each with all that those before it may."""
 
-from typing import Literal, get_args
+from typing import get_args
 
-#: In rising order. ``content`` reads generated text; what it may beyond that is what a viewer may.
-Role = Literal["viewer", "content", "operator", "admin"]
+from infer_engine.protocol import Role
+
+#: In rising order.
 ROLES: tuple[Role, ...] = get_args(Role)
 
 #: Other spellings that are understood where a person writes a role.
