@@ -1,6 +1,19 @@
 """All verbs, in the order in which the help lists them."""
 
-from infer_console.cli import act, bench, headroom, limits, look, serve, tenant, token, traffic, wait
+from infer_console.cli import (
+    act,
+    bench,
+    context,
+    headroom,
+    limits,
+    look,
+    proxy,
+    serve,
+    tenant,
+    token,
+    traffic,
+    wait,
+)
 from infer_console.cli.verb import Verb
 
 VERBS: tuple[Verb, ...] = (
@@ -12,6 +25,8 @@ VERBS: tuple[Verb, ...] = (
     *limits.VERBS,
     *tenant.VERBS,
     *traffic.VERBS,
+    *context.VERBS,
     *token.VERBS,
+    *proxy.VERBS,
     *bench.VERBS,
 )

@@ -65,6 +65,7 @@ def _serve(arguments: Namespace) -> int:
 
     from infer_console.cli.output import complain, note
     from infer_console.connect import engine_installed
+    from infer_console.credentials import without_token
 
     try:
         settings = build_settings(vars(arguments))
@@ -78,7 +79,7 @@ def _serve(arguments: Namespace) -> int:
     sys.stderr.flush()
     command = [sys.executable, "-m", "infer_engine", "serve"]
     command += ["--settings", msgspec.json.encode(settings).decode()]
-    return os.execv(sys.executable, command)
+    return os.execve(sys.executable, command, without_token(os.environ))
 
 
 def build_settings(words: dict[str, Any]) -> ServerSettings:
