@@ -6,6 +6,7 @@ import ipaddress
 import os
 import re
 import socket
+import ssl
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -256,6 +257,11 @@ def _context(path: Path, name: str | None, environ: Mapping[str, str]) -> Target
         production=context.production,
         ca_file=None if context.ca_file is None else str(Path(context.ca_file).expanduser()),
     )
+    if target.ca_file is not None:
+        try:
+            ssl.create_default_context(cafile=target.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectError(f"{source}: ca-file {target.ca_file}: {error}") from error
     try:
         token = read_token(token_file=context.token_file, token_env=context.token_env, environ=environ)
     except CredentialError as error:

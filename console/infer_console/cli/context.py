@@ -47,9 +47,8 @@ def _list(*, as_json: bool) -> int:
         return codes.OK
     for row in rows:
         marks = [word for word in ("production", "read_only") if row[word]]
-        print_line(
-            f"{'*' if row['current'] else ' '} {row['name']}  {row['url']}  {' '.join(marks)}".rstrip()
-        )
+        mark = "*" if row["current"] else " "
+        print_line(f"{mark} {row['name']}  {row['url']}  {' '.join(marks)}".rstrip())
     return codes.OK
 
 
