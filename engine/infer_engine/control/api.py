@@ -62,7 +62,11 @@ def build_control(
     middleware = [Middleware(Guard, names=tuple(names), methods={route.method for route in routes})]
     if authenticator is not None:
         middleware.append(
-            Middleware(Authenticated, authenticator=authenticator, sessions=sessions or Sessions())
+            Middleware(
+                Authenticated,
+                authenticator=authenticator,
+                sessions=Sessions() if sessions is None else sessions,
+            )
         )
     app = Starlette(
         routes=to_starlette(routes, role_of),
