@@ -1,21 +1,23 @@
 """Which engine server to watch: from the command line, the environment, a context, or one of our own."""
 
 import dataclasses
-import difflib
 import importlib.util
+import ipaddress
 import os
+import re
 import socket
+import ssl
 import stat
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-import msgspec
-import platformdirs
 from infer_engine.settings import default_control_socket
+
+from infer_console.contexts import ContextsError, find_context, read_contexts
+from infer_console.contexts import contexts_path as contexts_path
+from infer_console.credentials import CredentialError, read_token, token_of_environment
 
 #: A socket path longer than this cannot be bound or reached (``sun_path`` is 108 bytes, one of them the NUL).
 MAX_SOCKET_PATH_BYTES = 107
@@ -26,13 +28,14 @@ PROBE_TIMEOUT_S = 1.0
 
 #: Schemes that are understood, but for which there is no source yet.
 PLANNED_SCHEMES = frozenset(
-    {"ssh", "vllm+http", "vllm+https", "sglang+http", "sglang+https", "llamacpp+http", "llamacpp+https"}
+    {"vllm+http", "vllm+https", "sglang+http", "sglang+https", "llamacpp+http", "llamacpp+https"}
     | {"auto+http", "auto+https", "mqtt", "mqtts", "dns+vllm", "dns+sglang", "dns+llamacpp"}
 )
 
 HELP = """\
 nothing to connect to. Give one of:
   infer-console --connect unix:///run/user/1000/infer-console/default.sock   an engine server on this machine
+  infer-console --connect ssh://host                                         one that you can reach by ssh
   infer-console --connect https://host:9000                                  one that listens on TCP
   INFER_CONSOLE_CONNECT=URL infer-console                                    the same, from the environment
   a context in {contexts}
@@ -57,31 +60,34 @@ class Target:
     colour: str | None = None
     read_only: bool = False
     production: bool = False
+    token: str | None = field(default=None, repr=False)
+    #: Certificates (PEM) to trust in the place of the system's.
+    ca_file: str | None = None
+    #: The machine to go to by ssh, None where that is not asked for.
+    ssh: "SshHost | None" = None
     #: Who named it, for error messages.
     source: str = "--connect"
 
     @property
     def base_url(self) -> str:
         """What HTTP requests are addressed to; over a unix socket the host is only a header."""
-        return "http://localhost" if self.socket is not None else self.url
+        return "http://localhost" if self.socket is not None or self.ssh is not None else self.url
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """One entry of ``contexts.toml``, named by its table: ``[contexts.lab]``."""
+@dataclass(frozen=True, slots=True)
+class SshHost:
+    """Words for the ssh command; each is checked, so that none can be taken for an option or by a shell."""
 
-    url: str
-    colour: str | None = None
-    read_only: bool = False
-    production: bool = False
-
-
-class Contexts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    current: str | None = None
-    contexts: dict[str, Context] = {}
+    host: str
+    user: str | None = None
+    port: int | None = None
+    #: Path of the control socket there, None for its default.
+    control: str | None = None
 
 
-def contexts_path() -> Path:
-    return Path(platformdirs.user_config_dir("infer-console")) / "contexts.toml"
+_SSH_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}|[0-9a-fA-F:]*:[0-9a-fA-F:.]+")
+_SSH_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_SSH_PATH = re.compile(r"(/[A-Za-z0-9._@+-]+)+")
 
 
 def engine_installed() -> bool:
@@ -110,11 +116,38 @@ def parse_url(url: str, source: str = "--connect") -> Target:
             raise ConnectError(f"{source}: a URL is no place for a secret; use the server's token file")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return Target(url=f"{scheme}://{host}{'' if port is None else f':{port}'}", source=source)
+    if scheme == "ssh":
+        return _ssh_target(given, parts, source)
     if scheme in PLANNED_SCHEMES:
         raise ConnectError(
-            f"{source}: {scheme}:// is not supported yet; use unix:///path or http(s)://HOST:PORT"
+            f"{source}: {scheme}:// is not supported yet; use unix:///path, http(s)://HOST:PORT or ssh://HOST"
         )
-    raise ConnectError(f"{source}: {given!r} is not a URL of the form unix:///path or http(s)://HOST:PORT")
+    raise ConnectError(
+        f"{source}: {given!r} is not a URL of the form unix:///path or http(s)://HOST:PORT or ssh://HOST"
+    )
+
+
+def _ssh_target(given: str, parts: SplitResult, source: str) -> Target:
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise ConnectError(f"{source}: {given!r}: {error}") from error
+    path = parts.path if parts.path not in ("", "/") else None
+    # As written: urlsplit's hostname is in small letters, and aliases of ssh's configuration need not be.
+    user, at, rest = parts.netloc.rpartition("@")
+    host = rest[1:].partition("]")[0] if rest.startswith("[") else rest.partition(":")[0]
+    if parts.password is not None:
+        raise ConnectError(f"{source}: a URL is no place for a secret; ssh uses your keys and its agent")
+    if (
+        not _SSH_HOST.fullmatch(host)
+        or (at and not _SSH_USER.fullmatch(user))
+        or (path is not None and not _SSH_PATH.fullmatch(path))
+        or parts.query
+        or parts.fragment
+    ):
+        raise ConnectError(f"{source}: {given!a} is not ssh://[USER@]HOST[:PORT][/path/of/control.sock]")
+    ssh = SshHost(host, user if at else None, port, path)
+    return Target(url=f"ssh://{parts.netloc}{path or ''}", ssh=ssh, source=source)
 
 
 def _unix_target(given: str, netloc: str, path: str, source: str) -> Target:
@@ -132,22 +165,28 @@ def resolve(
     connect: Sequence[str],
     environ: Mapping[str, str] = os.environ,
     contexts_file: Path | None = None,
+    context: str | None = None,
 ) -> Target | None:
-    """The server that was named: ``--connect``, else ``INFER_CONSOLE_CONNECT``, else the current context;
-    None when nobody named one. Raise ConnectError for a name that leads nowhere."""
+    """The server that was named: ``--connect`` or ``--context``, else ``INFER_CONSOLE_CONNECT``, else the
+    current context; None when nobody named one. Raise ConnectError for a name that leads nowhere."""
     if len(connect) > 1:
         raise ConnectError("--connect: more than one server is not supported yet; give one")
+    if connect and context is not None:
+        raise ConnectError("--connect and --context: both name a server; give one of them")
     if connect:
-        return parse_url(connect[0])
-    if environ.get("INFER_CONSOLE_CONNECT"):
-        return parse_url(environ["INFER_CONSOLE_CONNECT"], "INFER_CONSOLE_CONNECT")
-    return _current_context(contexts_file or contexts_path())
+        return _with_environment(parse_url(connect[0]), environ)
+    if context is None and environ.get("INFER_CONSOLE_CONNECT"):
+        url = environ["INFER_CONSOLE_CONNECT"]
+        return _with_environment(parse_url(url, "INFER_CONSOLE_CONNECT"), environ)
+    return _context(contexts_file or contexts_path(), context, environ)
 
 
-def resolve_running(connect: Sequence[str], environ: Mapping[str, str] = os.environ) -> Target:
+def resolve_running(
+    connect: Sequence[str], environ: Mapping[str, str] = os.environ, context: str | None = None
+) -> Target:
     """As ``resolve``; when nobody named a server, the default control socket of ``infer-console serve``, or,
     when nothing listens there, the engine of the one console that runs its own."""
-    named = resolve(connect, environ)
+    named = resolve(connect, environ, context=context)
     if named is not None:
         return named
     default = parse_url(default_control_socket(), "default control socket")
@@ -199,26 +238,63 @@ def _is_ours(path: Path) -> bool:
     return private and stat.S_ISSOCK(file.st_mode) and {directory.st_uid, file.st_uid} == {os.getuid()}
 
 
-def _current_context(path: Path) -> Target | None:
+def _context(path: Path, name: str | None, environ: Mapping[str, str]) -> Target | None:
+    """The server of the context ``name``, or of the current one; None when there is none."""
     try:
-        raw: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        known = msgspec.convert(raw, Contexts)
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise ConnectError(f"{path}: {error}") from error
-    if known.current is None:
-        return None
-    context = known.contexts.get(known.current)
-    if context is None:
-        near = difflib.get_close_matches(known.current, known.contexts, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known.contexts) or 'none'}"
-        raise ConnectError(f"{path}: there is no context {known.current!r}{hint}")
-    target = parse_url(context.url, f"context {known.current}")
-    return dataclasses.replace(
-        target,
-        name=known.current,
+        known = read_contexts(path)
+        chosen = name if name is not None else known.current
+        if chosen is None:
+            return None
+        context = find_context(known, chosen, path)
+    except ContextsError as error:
+        raise ConnectError(f"--context: {error}" if name is not None else str(error)) from error
+    source = f"context {chosen}"
+    target = dataclasses.replace(
+        parse_url(context.url, source),
+        name=chosen,
         colour=context.colour,
         read_only=context.read_only,
         production=context.production,
+        ca_file=None if context.ca_file is None else str(Path(context.ca_file).expanduser()),
     )
+    if target.ca_file is not None:
+        try:
+            ssl.create_default_context(cafile=target.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectError(f"{source}: ca-file {target.ca_file}: {error}") from error
+    try:
+        token = read_token(token_file=context.token_file, token_env=context.token_env, environ=environ)
+    except CredentialError as error:
+        raise ConnectError(f"{source}: {error}") from error
+    if token is None and context.token_file is None:
+        return _with_environment(target, environ)
+    return _with_token(target, token)
+
+
+def _with_environment(target: Target, environ: Mapping[str, str]) -> Target:
+    """The token of the environment is for servers on TCP; a unix socket knows its peers by itself."""
+    if target.socket is not None or target.ssh is not None:
+        return target
+    try:
+        return _with_token(target, token_of_environment(environ))
+    except CredentialError as error:
+        raise ConnectError(str(error)) from error
+
+
+def _with_token(target: Target, token: str | None) -> Target:
+    if token is None:
+        return target
+    if target.url.startswith("http://") and not _is_loopback(target.url):
+        raise ConnectError(
+            f"{target.source}: a token is not sent in the clear to another machine; "
+            f"use https:// or ssh://, not {target.url}"
+        )
+    return dataclasses.replace(target, token=token)
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

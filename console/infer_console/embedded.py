@@ -25,6 +25,7 @@ import msgspec
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings
 
 from infer_console.connect import EMBEDDED_PREFIX, Target, parse_url, private_directory_place
+from infer_console.credentials import without_token
 from infer_console.sources.engine import EngineStatus
 
 #: How long the child may take to end after its lifeline ended, and then after SIGTERM.
@@ -106,6 +107,7 @@ class EmbeddedEngine:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
+                    env=without_token(os.environ),
                     start_new_session=True,  # keys and hang-ups of our terminal are ours to handle
                 )
         except OSError as error:

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+from infer_engine import token_command
 from infer_engine.benchmark.options import add_options
 from infer_engine.key_command import add_options as key_options
 from infer_engine.model.errors import ModelError
@@ -27,6 +28,8 @@ REPAINT_S = 0.1
 
 
 def main(arguments: list[str] | None = None) -> int:
+    # A console's secret in our environment is none of our business, nor of what we start.
+    os.environ.pop("INFER_CONSOLE_TOKEN", None)
     options = _parser().parse_args(arguments)
     try:
         if options.verb == "serve":
@@ -35,6 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
             from infer_engine.key_command import run as make_key
 
             return make_key(options)
+        if options.verb == "token":
+            return token_command.run(options)
         if options.verb == "bench":
             from infer_engine.benchmark.run import run
 
@@ -63,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     key_options(verbs.add_parser("key", help="make API keys of the gateway"))
     bench = verbs.add_parser("bench", help="measure what the engine reaches on this machine")
     add_options(bench)
+    token = verbs.add_parser("token", help="make, list and revoke tokens of the control API")
+    token_command.add_options(token)
     return parser
 
 

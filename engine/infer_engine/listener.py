@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Generator
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from infer_engine.connections import Connections, Verdict
+from infer_engine.peer import peer_process
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,8 @@ MAX_CONNECTIONS = 1_024
 WRITE_BUFFER_BYTES = 16 * 1024
 #: Bytes of further requests that are kept while one is being answered.
 MAX_PIPELINED_BYTES = 64 * 1024
+#: From a connection's start to the end of its TLS handshake.
+HANDSHAKE_DEADLINE_S = 10.0
 
 App = Callable[..., Any]
 
@@ -37,7 +41,8 @@ class GuardedProtocol(H11Protocol):
     """What uvicorn leaves open. It has no deadline for request heads; it stops reading, and so does not see
     a client leave, while a further request waits behind the one that is being answered, or while an answer
     waits to be sent; and an application cannot cut a connection that takes no bytes: here
-    ``scope["state"]["abort"]`` does, and the application then sees an ordinary disconnect."""
+    ``scope["state"]["abort"]`` does, and the application then sees an ordinary disconnect. ``peer`` and
+    ``certificate`` beside it say who is at the other end, as far as that is known."""
 
     #: Set by the listener that makes the class.
     limits: ClassVar[Connections]
@@ -55,7 +60,12 @@ class GuardedProtocol(H11Protocol):
             return
         if self._verdict == "refused":
             self.app = self.refusal
-        self.app_state = {**self.app_state, "abort": transport.abort}
+        self.app_state = {
+            **self.app_state,
+            "abort": transport.abort,
+            "peer": peer_process(transport.get_extra_info("socket")),
+            "certificate": transport.get_extra_info("peercert"),
+        }
         self._arm()
 
     def data_received(self, data: bytes) -> None:
@@ -118,10 +128,27 @@ class _Server(uvicorn.Server):
         """Signals belong to the process that owns several listeners, not to one of them."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn does it, but with a deadline for TLS handshakes."""
+        loop = asyncio.get_running_loop()
+        tls = self.config.ssl
+        protocol: Any = self.config.http_protocol_class
+        self.servers = [
+            await loop.create_server(
+                lambda: protocol(self.config, self.server_state, {}),
+                sock=sock,
+                ssl=tls,
+                backlog=self.config.backlog,
+                ssl_handshake_timeout=None if tls is None else HANDSHAKE_DEADLINE_S,
+            )
+            for sock in sockets or ()
+        ]
+        self.started = True
+
 
 class Listener:
-    """Serves ``app`` on a bound ``sock`` from ``start`` until ``close``. ``refusal`` answers those who are
-    beyond ``limits``; it must end their connections."""
+    """Serves ``app`` on a bound ``sock`` from ``start`` until ``close``, over TLS where ``tls`` is given.
+    ``refusal`` answers those who are beyond ``limits``; it must end their connections."""
 
     def __init__(
         self,
@@ -130,6 +157,7 @@ class Listener:
         *,
         limits: Connections | None = None,
         refusal: App | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.limits = limits or Connections(most=MAX_CONNECTIONS)
         bounds = {"limits": self.limits, "refusal": staticmethod(refusal or _too_many)}
@@ -143,6 +171,7 @@ class Listener:
             server_header=False,
             proxy_headers=False,
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            ssl_context_factory=None if tls is None else (lambda _config, _default: tls),
             # A last resort only: close() cuts what is left long before.
             timeout_graceful_shutdown=int(CLOSE_GRACE_S) + 5,
         )

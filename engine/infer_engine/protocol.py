@@ -41,6 +41,8 @@ EventKind = Literal[
 ]
 OperationPhase = Literal["pending", "running", "succeeded", "failed", "cancelled"]
 DrainMode = Literal["migrate", "wait", "cancel"]
+#: What a caller of the control API may do, in rising order; ``content`` reads generated text.
+Role = Literal["viewer", "content", "operator", "admin"]
 
 
 # --- what is: replicas, requests, blocks -------------------------------------------------------------------
@@ -777,6 +779,9 @@ class Hello(Struct, frozen=True, kw_only=True):
     epoch: str
     capabilities: list[str]
     fleet: Fleet
+    #: Who the server takes the caller for, and what that one may do; None from a server that does not say.
+    subject: str | None = None
+    role: Role | None = None
 
 
 class Operations(Struct, frozen=True, kw_only=True):

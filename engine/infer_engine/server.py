@@ -14,13 +14,14 @@ from collections.abc import Coroutine, Generator
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from infer_engine.connections import Connections
-from infer_engine.control.api import build_control
 from infer_engine.control.context import Context
 from infer_engine.control.corpus import ordinary_tokens
+from infer_engine.control.doors import Admission, Doors, admission
 from infer_engine.control.operations import Operations
+from infer_engine.control.token_file import TokenFileError
 from infer_engine.control.traffic import Injector
 from infer_engine.exposure import check_gateway
 from infer_engine.fetching import fetch_model
@@ -42,7 +43,7 @@ from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.secret_file import SecretFileError
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket, default_state_dir
-from infer_engine.sockets import ListenError, Sockets, open_sockets, parse_listen
+from infer_engine.sockets import ListenError, Sockets, open_sockets, parse_listen, url_of
 from infer_engine.supervisor import Supervisor
 from infer_engine.telemetry.mqtt import Publisher
 from infer_engine.telemetry.mqtt_config import read_broker
@@ -69,6 +70,15 @@ class LoadedModel:
     name: str
     tokenizer: Tokenizer
     context_length: int
+
+
+class Entrance(NamedTuple):
+    """Where clients and operators come in, who may, and how many connections the gateway takes."""
+
+    sockets: Sockets
+    admitted: Admission
+    keyring: Keyring | None
+    most_connections: int
 
 
 @dataclass(slots=True)
@@ -102,21 +112,20 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     possible."""
     stop = StopSignal(settings.drain_s)
     keyring = _keyring(settings)
-    _hear_signals(stop, keyring)
+    _hear_signals(stop, hangup_stops=settings.token_file is None and keyring is None)
     most_connections = _raise_file_limit(settings.max_connections)
     if lifeline:
         _hold_lifeline(stop)
     try:
-        sockets = open_sockets(
-            settings.control or default_control_socket(), settings.listen, or_free_port=listen_is_default
-        )
-    except ListenError as error:
+        admitted, sockets = _open(settings, listen_is_default)
+    except (ListenError, TokenFileError) as error:
         raise StartError(str(error)) from error
     try:
         with _spec_dir(settings, sockets.control_url, embedded=lifeline) as (spec_dir, trouble):
             model = await _unless_stopped(_load_model(settings), stop)
             if model is not None:
-                await _run(settings, model, sockets, stop, keyring, most_connections, spec_dir, trouble)
+                entrance = Entrance(sockets, admitted, keyring, most_connections)
+                await _run(settings, model, entrance, stop, spec_dir, trouble)
     except (ModelError, SpecDirError) as error:
         raise StartError(str(error).replace("\n", " ")) from error
     finally:
@@ -162,16 +171,28 @@ def _spec_dir(
         spec_dir.close()
 
 
+def _open(settings: ServerSettings, listen_is_default: bool) -> tuple[Admission, Sockets]:
+    """Who may come in, and where; nothing is bound that may not be reached by whom it can be reached."""
+    admitted = admission(settings)
+    sockets = open_sockets(
+        settings.control or default_control_socket(),
+        settings.listen,
+        or_free_port=listen_is_default,
+        control_listen=settings.control_listen,
+        control_group=admitted.socket_group,
+    )
+    return admitted, sockets
+
+
 async def _run(
     settings: ServerSettings,
     model: LoadedModel,
-    sockets: Sockets,
+    entrance: Entrance,
     stop: StopSignal,
-    keyring: Keyring | None,
-    most_connections: int,
     spec_dir: SpecDir | None,
     trouble: str | None,
 ) -> None:
+    sockets, admitted, keyring, most_connections = entrance
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
     fleet = (
         Fleet(settings, spec_dir=spec_dir) if clock is None else _simulated(settings, model, clock, spec_dir)
@@ -203,10 +224,9 @@ async def _run(
         gateway_status=lambda: load.status(sockets.gateway_url),
         server_version=_version(),
     )
-    # Only the owner of the process can open its socket, and the owner may do everything.
-    control = Listener(build_control(context, lambda _scope: "admin"), sockets.control)
     publisher = _publisher(settings, context)
     supervisor = Supervisor.of_this_process()
+    control = Doors(context, admitted, settings.control_hosts, sockets.control, sockets.control_tcp)
     load.start()
     try:
         if clock is not None:
@@ -216,7 +236,9 @@ async def _run(
             publisher.start()
         await gateway.start()
         await control.start()
-        _say_listening(sockets)
+        if keyring is not None or admitted.token_file is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _read_again, control, keyring)
+        _say_listening(sockets, "http" if admitted.tls is None else "https")
         supervisor.ready()
         await _until_stopped(fleet, stop)
     finally:
@@ -305,13 +327,20 @@ async def _until_stopped(fleet: Fleet, stop: StopSignal) -> None:
     await stop.asked.wait()
 
 
-def _hear_signals(stop: StopSignal, keyring: Keyring | None) -> None:
-    """With a key file SIGHUP makes the server read it again."""
+def _read_again(control: Doors, keyring: Keyring | None) -> None:
+    """SIGHUP, where there is something to read."""
+    control.reload()
+    if keyring is not None:
+        keyring.reload()
+
+
+def _hear_signals(stop: StopSignal, *, hangup_stops: bool) -> None:
+    """With a file of tokens or keys SIGHUP makes the server read it again, once it listens."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.on_signal, number)
-    if keyring is not None:
-        loop.add_signal_handler(signal.SIGHUP, keyring.reload)
+    if not hangup_stops:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # started with nohup
         loop.add_signal_handler(signal.SIGHUP, stop.on_signal, signal.SIGHUP)
 
@@ -366,15 +395,17 @@ def _leave_anyway_after(seconds: float) -> None:
     timer.start()
 
 
-def _say_listening(sockets: Sockets) -> None:
+def _say_listening(sockets: Sockets, control_scheme: str) -> None:
     """One line on stdout for whoever started this process; it may not be interested."""
     line = {"control": sockets.control_url, "gateway": sockets.gateway_url, "pid": os.getpid()}
+    if sockets.control_tcp is not None:
+        line["control_tcp"] = url_of(sockets.control_tcp, control_scheme)
     try:
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
     except OSError:
         log.info("nobody reads stdout")
-    log.info("listening: control %s, gateway %s", sockets.control_url, sockets.gateway_url)
+    log.info("listening: %s", ", ".join(f"{name} {where}" for name, where in line.items() if name != "pid"))
 
 
 def _announce(fleet: Fleet, operation: Operation) -> None:

@@ -123,6 +123,28 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen: Annotated[str, Meta(description="HOST:PORT of the OpenAI gateway; port 0 takes a free one")] = (
         "127.0.0.1:8000"
     )
+    control_listen: Annotated[
+        str | None, Meta(description="HOST:PORT where the control API listens too; needs a token file")
+    ] = None
+    token_file: Annotated[
+        str | None, Meta(description="who may call the control API; SIGHUP reads it again")
+    ] = None
+    tls_cert: Annotated[str | None, Meta(description="certificate chain (PEM) of the control listener")] = (
+        None
+    )
+    tls_key: Annotated[str | None, Meta(description="private key (PEM) of that certificate")] = None
+    tls_client_ca: Annotated[
+        str | None,
+        Meta(description="CA (PEM) of client certificates; the token file says which names have which role"),
+    ] = None
+    control_hosts: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:_\[\]-]{1,253}$")], ...],
+        Meta(max_length=64, description="a name by which the control listener may be called"),
+    ] = ()
+    control_groups: Annotated[
+        dict[str, str],
+        Meta(max_length=16, description="what members of a group may do over the control socket"),
+    ] = {}
     replicas: Annotated[
         int, Meta(ge=1, le=MOST_SIMULATED, description="replicas, at most 64 unless simulated")
     ] = 2
@@ -208,6 +230,12 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(
                 f"speed is {self.speed:g}, which is for simulated replicas: simulate is not given"
             )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together, and one of them is not given")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise ValueError("tls_client_ca needs tls_cert and tls_key")
+        if self.tls_cert is not None and self.control_listen is None:
+            raise ValueError("tls_cert is for control_listen, which is not given")
         if self.launcher == "ray":
             raise ValueError("launcher is ray, which this version does not have; local and inproc it has")
 

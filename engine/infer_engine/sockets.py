@@ -6,10 +6,11 @@ import os
 import socket
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from infer_engine.bounded_socket import BoundedSocket
 from infer_engine.settings import SettingsError
 
 #: ``sun_path`` holds 108 bytes, the last of them NUL.
@@ -17,6 +18,8 @@ MAX_UNIX_PATH_BYTES = 107
 #: How long a probe of an existing socket may take.
 PROBE_TIMEOUT_S = 1.0
 BACKLOG = 128
+#: Connections on the control API's TCP listener, TLS handshakes included.
+MAX_CONTROL_CONNECTIONS = 256
 
 
 class ListenError(Exception):
@@ -25,13 +28,15 @@ class ListenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """The server's two listening sockets. ``gateway_url`` is where a client on this machine reaches the
+    """The server's listening sockets. ``gateway_url`` is where a client on this machine reaches the
     gateway."""
 
     control: socket.socket
     control_path: Path
     gateway: socket.socket
     gateway_url: str
+    #: The control API's second listener, where one was asked for.
+    control_tcp: socket.socket | None
     #: Tells the socket file from one that another server put there; inode numbers alone are used again.
     _control_file: tuple[int, int]
 
@@ -40,9 +45,11 @@ class Sockets:
         return f"unix://{self.control_path}"
 
     def close(self) -> None:
-        """Close both and remove the socket file, unless another server has taken the path since."""
+        """Close all and remove the socket file, unless another server has taken the path since."""
         self.gateway.close()
         self.control.close()
+        if self.control_tcp is not None:
+            self.control_tcp.close()
         try:
             if _file_identity(self.control_path) == self._control_file:
                 self.control_path.unlink()
@@ -50,23 +57,36 @@ class Sockets:
             return
 
 
-def open_sockets(control: str, listen: str, *, or_free_port: bool) -> Sockets:
-    """Bind what the settings name. SettingsError for a malformed address, ListenError for one that cannot be
-    had."""
+def open_sockets(
+    control: str,
+    listen: str,
+    *,
+    or_free_port: bool,
+    control_listen: str | None = None,
+    control_group: int | None = None,
+) -> Sockets:
+    """Bind what the settings name; the members of the group ``control_group`` may open the control socket
+    too. SettingsError for a malformed address, ListenError for one that cannot be had."""
     path = parse_unix_url(control)
-    host, port = parse_listen(listen)
-    gateway = bind_tcp(host, port, or_free_port=or_free_port)
-    try:
-        return Sockets(
-            control=bind_unix(path),
+    with ExitStack() as undo:
+        gateway = bind_tcp(*parse_listen(listen), or_free_port=or_free_port)
+        undo.callback(gateway.close)
+        control_tcp = None
+        if control_listen is not None:
+            host, port = parse_listen(control_listen, "control_listen")
+            bound = bind_tcp(host, port, or_free_port=False)
+            control_tcp = BoundedSocket(bound, MAX_CONTROL_CONNECTIONS)
+            undo.callback(control_tcp.close)
+        sockets = Sockets(
+            control=bind_unix(path, control_group),
             control_path=path,
             gateway=gateway,
-            gateway_url=_http_url(gateway),
+            gateway_url=url_of(gateway),
+            control_tcp=control_tcp,
             _control_file=_file_identity(path),
         )
-    except BaseException:
-        gateway.close()
-        raise
+        undo.pop_all()
+    return sockets
 
 
 def parse_unix_url(url: str) -> Path:
@@ -78,20 +98,21 @@ def parse_unix_url(url: str) -> Path:
     return Path(path)
 
 
-def parse_listen(listen: str) -> tuple[str, int]:
+def parse_listen(listen: str, setting: str = "listen") -> tuple[str, int]:
     """``HOST:PORT`` (``[::1]:8000`` for IPv6) as host and port; SettingsError otherwise."""
     host, colon, port = listen.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not host or (":" in host and not bracketed):
-        raise SettingsError(f"listen: expected HOST:PORT, got {listen!r}")
+        raise SettingsError(f"{setting}: expected HOST:PORT, got {listen!r}")
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise SettingsError(f"listen: the port is a number from 0 to 65535, got {port!r}")
+        raise SettingsError(f"{setting}: the port is a number from 0 to 65535, got {port!r}")
     return host.strip("[]"), int(port)
 
 
-def bind_unix(path: Path) -> socket.socket:
-    """Listen on ``path`` with mode 0600. Missing directories are made with mode 0700; a stale socket is
-    removed; a live one, a path that is too long and a directory that others can write to are ListenErrors."""
+def bind_unix(path: Path, group: int | None = None) -> socket.socket:
+    """Listen on ``path`` with mode 0600, or 0660 for the members of ``group``. Missing directories are made
+    with mode 0700; a stale socket is removed; a live one, a path that is too long and a directory that others
+    can write to are ListenErrors."""
     length = len(os.fsencode(path))
     if length > MAX_UNIX_PATH_BYTES:
         raise ListenError(
@@ -104,6 +125,9 @@ def bind_unix(path: Path) -> socket.socket:
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 _bind_private(listener, path)
+                if group is not None:
+                    os.chown(path, -1, group)
+                    path.chmod(0o660)
                 listener.listen(BACKLOG)
             except BaseException:
                 listener.close()
@@ -155,11 +179,12 @@ def _notice_dead_peers(listener: socket.socket) -> None:
             listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _http_url(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, scheme: str = "http") -> str:
+    """Where a client on this machine reaches it."""
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _make_private_directory(directory: Path) -> None:

@@ -24,7 +24,7 @@ from infer_engine.protocol import (
 )
 from starlette.routing import Route
 from support.asking import complete
-from support.server import EngineServer
+from support.server import JSON, EngineServer
 
 Client = httpx2.AsyncClient
 READS = ["/hello", "/state", "/requests", "/events", "/operations"]
@@ -33,7 +33,7 @@ READS = ["/hello", "/state", "/requests", "/events", "/operations"]
 @pytest.fixture
 async def api(context: Context) -> AsyncGenerator[Client]:
     transport = httpx2.ASGITransport(app=build_control(context, lambda _: "admin"))
-    async with Client(transport=transport, base_url="http://localhost/control/v1") as client:
+    async with Client(transport=transport, base_url="http://localhost/control/v1", headers=JSON) as client:
         yield client
 
 
@@ -68,7 +68,7 @@ def test_roles_deny_by_default() -> None:
 @pytest.mark.parametrize("role", [None, "viewer"])
 async def test_who_may_not_is_denied(context: Context, role: Role | None) -> None:
     transport = httpx2.ASGITransport(app=build_control(context, lambda _: role))
-    async with Client(transport=transport, base_url="http://localhost/control/v1") as client:
+    async with Client(transport=transport, base_url="http://localhost/control/v1", headers=JSON) as client:
         assert (await client.get("/state")).status_code == (403 if role is None else 200)
         for path in (
             "/headroom",

@@ -13,6 +13,11 @@ from support.served import Served
 from support.watching import Mirror, envelopes
 from support.watching import idle_step as step
 
+HALF_A_COMMAND = (
+    b"POST /control/v1/headroom HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{"
+)
+
 
 def unchunked(body: bytes) -> bytes:
     """Whole chunks of a chunked HTTP body, without their frames."""
@@ -30,7 +35,7 @@ def unchunked(body: bytes) -> bytes:
 async def test_a_body_that_never_ends_is_cut(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infer_engine.control.guard.BODY_DEADLINE_S", 0.1)
     reader, writer = await served.connect()
-    writer.write(b"POST /control/v1/headroom HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+    writer.write(HALF_A_COMMAND)
     head = await asyncio.wait_for(reader.readuntil(b"\r\n"), 10)
     assert b" 408 " in head
     writer.close()
@@ -41,7 +46,7 @@ async def test_a_client_that_leaves_in_its_body_is_no_error(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, writer = await served.connect()
-    writer.write(b"POST /control/v1/headroom HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+    writer.write(HALF_A_COMMAND)
     await writer.drain()
     writer.close()
     await writer.wait_closed()

@@ -16,6 +16,7 @@ from infer_engine.control.operations import Handle, Operations
 from infer_engine.fleet.generation import Refusal
 from infer_engine.protocol import Drain, Inject, SetHeadroom
 from support.fleets import Bench, running_fleet, spec, until
+from support.server import JSON
 
 
 async def forever(_handle: Handle) -> None:
@@ -80,7 +81,7 @@ async def test_a_cancel_is_never_refused_and_runs_once(
     monkeypatch.setattr(context.fleet, "cancel", lambda *_args, **_named: True)  # a replica that is silent
     generation = context.fleet.submit(spec())
     transport = httpx2.ASGITransport(app=build_control(context, lambda _: "admin"))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=JSON) as client:
         answers = [await client.post(f"/control/v1/requests/{generation.id}:cancel") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 200]
     assert len({answer.json()["operation"]["id"] for answer in answers}) == 1

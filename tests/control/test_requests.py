@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -36,7 +37,9 @@ async def test_cancel_frees_the_blocks_and_tells_the_client(server: EngineServer
         assert (response.status_code, response.json()["error"]["code"]) == (503, "cancelled_by_operator")
         mirror = await watch.until(lambda mirror: running(mirror) == [] and used(mirror) == 0)
         finish = [event for event in mirror.events if event.kind == "finish" and event.request == request]
-        assert [(event.reason, event.actor) for event in finish] == [("cancelled", "ann")]
+        assert [(event.reason, event.actor) for event in finish] == [
+            ("cancelled", f"uid:{os.getuid()} (ann)")
+        ]
         told = [event for event in mirror.events if event.operation == operation.id]
         assert [event.reason for event in told] == ["running", "succeeded"]
         assert all("runaway" not in (event.message or "") for event in told)

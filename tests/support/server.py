@@ -26,6 +26,8 @@ from support.tiny_model import write_tiny_gguf
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 25.0
 POLL_S = 0.05
+#: What every command has to be declared as, one without a body included.
+JSON = {"content-type": "application/json"}
 
 
 class EngineServer:
@@ -109,6 +111,7 @@ class EngineServer:
             transport=httpx2.HTTPTransport(uds=str(self.socket_path)),
             base_url="http://localhost",
             timeout=30.0,
+            headers=JSON,
         )
 
     def async_control(self) -> httpx2.AsyncClient:
@@ -116,6 +119,7 @@ class EngineServer:
             transport=httpx2.AsyncHTTPTransport(uds=str(self.socket_path)),
             base_url="http://localhost",
             timeout=30.0,
+            headers=JSON,
         )
 
     def gateway(self) -> httpx2.Client:

@@ -60,7 +60,7 @@ class Action:
     def allowed(self, picture: Picture, target: str | None) -> str | None:
         """None when the action may be taken now, else why not, in words for the operator."""
         if picture.read_only:
-            return "this console is read-only"
+            return read_only_words(picture)
         if picture.link.state in ("starting", "connecting", "lost"):
             return "there is no connection to the server"
         if picture.capabilities and self.capability not in picture.capabilities:
@@ -76,6 +76,12 @@ class Action:
             if is_stale(picture)
             else None
         )
+
+
+def read_only_words(picture: Picture) -> str:
+    if picture.role in ("viewer", "content"):
+        return f"read-only: this server lets you look, not act (role {picture.role})"
+    return "this console is read-only"
 
 
 def is_stale(picture: Picture) -> bool:

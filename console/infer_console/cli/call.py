@@ -27,7 +27,7 @@ def find_target(arguments: Namespace) -> Target | None:
     from infer_console.cli.output import complain
 
     try:
-        return resolve_running(arguments.connect)
+        return resolve_running(arguments.connect, context=arguments.context)
     except ConnectError as error:
         complain(str(error))
         return None
@@ -65,7 +65,7 @@ def is_read_only(arguments: Namespace) -> bool:
     from infer_console.cli.output import complain
 
     try:
-        target = resolve(arguments.connect)
+        target = resolve(arguments.connect, context=arguments.context)
     except ConnectError:
         return False  # call() will say so
     if not (arguments.read_only or (target is not None and target.read_only)):

@@ -19,7 +19,8 @@ EPILOG = """\
 Without a verb: the console. It connects to --connect URL, else to INFER_CONSOLE_CONNECT, else to the current
 context, else to the engine of another console of yours, else it starts an engine of its own. Verbs look in
 the same places, and first at the default socket of infer-console serve.
-URLs: unix:///path, http(s)://HOST:PORT.
+URLs: unix:///path, http(s)://HOST:PORT, ssh://[USER@]HOST. On TCP a token says who you are: a context or
+INFER_CONSOLE_TOKEN_FILE names its file, or INFER_CONSOLE_TOKEN holds it.
 Exit codes: 0 ok, 1 error, 2 usage, 3 unreachable, 4 denied, 5 conflict, 6 timed out, 7 partial."""
 
 _NEGATIVE = re.compile(r"-\d+(\.\d+)?(%|b)?", re.ASCII)
@@ -42,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not _is_open(sys.stdout):
         return _fail("stdout is closed: nowhere to write to", codes.ERROR)
     arguments.connect = [*arguments.connect_before, *getattr(arguments, "connect_after", [])]
+    arguments.context = getattr(arguments, "context", None)
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -81,6 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"infer-console {__version__}")
     _connect_option(parser, "connect_before", default=[])
+    _context_option(parser)
     tui_arguments(parser)
     parser.set_defaults(run=run_tui)
     verbs = parser.add_subparsers(metavar="VERB", title="verbs")
@@ -89,6 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
         if verb.connects:
             # Its own name: a subparser's value would replace the one given before the verb.
             _connect_option(sub, "connect_after", default=[])
+            _context_option(sub)  # keeps the value given before the verb
             read_only_option(sub, default=SUPPRESS)  # keeps the value given before the verb
         verb.arguments(sub)
         sub.set_defaults(run=verb.run)
@@ -102,5 +106,14 @@ def _connect_option(parser: argparse.ArgumentParser, name: str, default: list[st
         action="append",
         default=default,
         metavar="URL",
-        help="the engine server to speak to: unix:///path or http(s)://HOST:PORT",
+        help="the engine server to speak to: unix:///path, http(s)://HOST:PORT or ssh://HOST",
+    )
+
+
+def _context_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--context",
+        default=SUPPRESS,
+        metavar="NAME",
+        help="the engine server of that name in the contexts file",
     )

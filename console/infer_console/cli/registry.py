@@ -3,13 +3,16 @@
 from infer_console.cli import (
     act,
     bench,
+    context,
     headroom,
     key,
     limits,
     look,
+    proxy,
     replica_verbs,
     serve,
     tenant,
+    token,
     traffic,
     wait,
 )
@@ -26,5 +29,8 @@ VERBS: tuple[Verb, ...] = (
     *tenant.VERBS,
     *traffic.VERBS,
     *key.VERBS,
+    *context.VERBS,
+    *token.VERBS,
+    *proxy.VERBS,
     *bench.VERBS,
 )

@@ -22,6 +22,8 @@ from infer_console.cli.verb import Verb
 #: The metavar of a switch; what may be given, and what the setting then is.
 ON_OFF = "on|off"
 SWITCH = {"on": True, "off": False}
+#: The metavar of an option that takes no word.
+FLAG = ""
 #: Most sequences in the batch of a simulated replica where nobody said: its KV memory is what bounds it.
 SIMULATED_MAX_RUNNING = 256
 #: Option, the setting it sets, its metavar. Defaults, bounds and descriptions are the settings' own.
@@ -32,13 +34,20 @@ SERVER_OPTIONS = (
     ("--launcher", "launcher", "local|inproc"),
     ("--simulate", "simulate", "MODEL@N×GPU"),
     ("--speed", "speed", "X"),
+    ("--control-listen", "control_listen", "HOST:PORT"),
+    ("--token-file", "token_file", "FILE"),
+    ("--tls-cert", "tls_cert", "FILE"),
+    ("--tls-key", "tls_key", "FILE"),
+    ("--tls-client-ca", "tls_client_ca", "FILE"),
+    ("--control-host", "control_hosts", "NAME"),
+    ("--control-group", "control_groups", "GROUP=ROLE"),
     ("--name", "name", "NAME"),
     ("--seed", "seed", "N"),
     ("--mqtt", "mqtt", "mqtt://HOST"),
     ("--mqtt-password-file", "mqtt_password_file", "FILE"),
     ("--mqtt-ca", "mqtt_ca", "FILE"),
     ("--api-keys", "api_keys", "FILE"),
-    ("--insecure-no-auth", "insecure_no_auth", ON_OFF),
+    ("--insecure-no-auth", "insecure_no_auth", FLAG),
     ("--protect-metrics", "protect_metrics", ON_OFF),
     ("--max-connections", "max_connections", "N"),
     ("--max-connections-per-client", "max_connections_per_client", "N"),
@@ -47,6 +56,8 @@ SERVER_OPTIONS = (
     ("--max-replicas", "max_replicas", "N"),
     ("--replace-stalled", "replace_stalled", ON_OFF),
 )
+#: Options that may be given several times.
+REPEATED = frozenset({"--control-host", "--control-group"})
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
     ("--kv-blocks", "kv_blocks", "N"),
@@ -66,6 +77,7 @@ def _serve(arguments: Namespace) -> int:
 
     from infer_console.cli.output import complain, note
     from infer_console.connect import engine_installed
+    from infer_console.credentials import without_token
 
     try:
         settings = build_settings(vars(arguments))
@@ -79,7 +91,7 @@ def _serve(arguments: Namespace) -> int:
     sys.stderr.flush()
     command = [sys.executable, "-m", "infer_engine", "serve"]
     command += ["--settings", msgspec.json.encode(settings).decode()]
-    return os.execv(sys.executable, command)
+    return os.execve(sys.executable, command, without_token(os.environ))
 
 
 def read_config(path: str) -> dict[str, Any]:
@@ -102,6 +114,8 @@ def build_settings(words: dict[str, Any]) -> ServerSettings:
     if not isinstance(in_file, dict):
         raise SettingsError(f"--config {words['config']}: replica is a table: [replica]")
     server = {**config, **_given(SERVER_OPTIONS, words)}
+    if words.get("control_groups") is not None:
+        server["control_groups"] = _pairs(words["control_groups"])
     replica = {**in_file, **_given(REPLICA_OPTIONS, words)}
     if "simulate" in server:
         replica.setdefault("max_running", SIMULATED_MAX_RUNNING)
@@ -119,6 +133,17 @@ def _given(options: tuple[tuple[str, str, str], ...], words: dict[str, Any]) -> 
         for _, name, metavar in options
         if words.get(name) is not None
     }
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    """``GROUP=ROLE`` words, in their order: the first group is the one that owns the socket."""
+    pairs: dict[str, str] = {}
+    for word in given:
+        name, equals, role = word.partition("=")
+        if not (name and equals and role):
+            raise SettingsError(f"--control-group: {word!r} was given: expected GROUP=ROLE")
+        pairs[name] = role
+    return pairs
 
 
 def _in_options(message: str, words: dict[str, Any]) -> str:
@@ -147,6 +172,14 @@ def _arguments(parser: ArgumentParser) -> None:
             if switch:
                 default = next(word for word, value in SWITCH.items() if value == default)
             shown = f" (default {default})" if default is not None else ""
+            if metavar == FLAG:
+                parser.add_argument(option, dest=name, action="store_true", default=None, help=text)
+                continue
+            if option in REPEATED:
+                parser.add_argument(
+                    option, dest=name, action="append", metavar=metavar, help=f"{text}; once for each"
+                )
+                continue
             parser.add_argument(
                 option,
                 dest=name,

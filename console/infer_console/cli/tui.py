@@ -51,7 +51,7 @@ def run_tui(arguments: Namespace) -> int:
         complain("the console needs a terminal that can draw; for scripts: infer-console status --json")
         return codes.USAGE
     try:
-        target = resolve(arguments.connect) or find_embedded()
+        target = resolve(arguments.connect, context=arguments.context) or find_embedded()
     except ConnectError as error:
         complain(str(error))
         return codes.USAGE

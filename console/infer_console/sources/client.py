@@ -1,6 +1,7 @@
 """An engine server's control API, one method per route."""
 
 import getpass
+import ssl
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -56,9 +57,9 @@ class EngineClient:
         # No proxy from the environment: one that buffers would hold the watch stream back.
         self._http = httpx2.AsyncClient(
             base_url=target.base_url,
-            transport=httpx2.AsyncHTTPTransport(uds=target.socket) if target.socket else None,
+            transport=_transport(target),
             timeout=httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S),
-            headers={"accept": "application/json"},
+            headers={"accept": "application/json", **_authorization(target)},
             trust_env=False,
         )
 
@@ -182,6 +183,35 @@ class EngineClient:
                     f"{self.target.url}: the answer is longer than {MAX_DOCUMENT_BYTES} bytes"
                 )
         return bytes(body)
+
+
+def _transport(target: Target) -> httpx2.AsyncBaseTransport:
+    if target.ssh is not None:
+        # Imported late: most consoles never start a process for this.
+        from infer_console.sources.ssh import SshTransport
+
+        return SshTransport(target.ssh)
+    if target.socket is not None:
+        return httpx2.AsyncHTTPTransport(uds=target.socket, trust_env=False)
+    return httpx2.AsyncHTTPTransport(verify=_trusted(target), trust_env=False)
+
+
+def _trusted(target: Target) -> ssl.SSLContext | bool:
+    """What vouches for an ``https://`` server."""
+    if not target.url.startswith("https:"):
+        return True
+    try:
+        context = ssl.create_default_context(cafile=target.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise UnreachableError(
+            target.url, f"ca-file {target.ca_file}: {getattr(error, 'strerror', None) or error}", sent=False
+        ) from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _authorization(target: Target) -> dict[str, str]:
+    return {} if target.token is None else {"authorization": f"Bearer {target.token}"}
 
 
 class MessageStream:

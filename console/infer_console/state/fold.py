@@ -18,6 +18,7 @@ from infer_engine.protocol import (
     ReplicaGone,
     RequestRow,
     Reset,
+    Role,
     SnapshotBegin,
     SnapshotEnd,
     TokenDelta,
@@ -49,6 +50,7 @@ class ConsoleState:
         self.link = LinkFold(url)
         self._read_only = read_only
         self._embedded = embedded
+        self._role: Role | None = None
         self._server_version: str | None = None
         self._capabilities: frozenset[str] = frozenset()
         self._epoch: str | None = None
@@ -67,6 +69,7 @@ class ConsoleState:
 
     def hello(self, hello: Hello) -> None:
         self._server_version = hello.server_version
+        self._role = hello.role
         self._capabilities = frozenset(hello.capabilities)
         if self._world.fleet is None:
             self._world.fleet = hello.fleet
@@ -192,7 +195,8 @@ class ConsoleState:
         return Picture(
             at=now_at,
             link=self.link.picture(now_s),
-            read_only=self._read_only,
+            read_only=self._read_only or self._role in ("viewer", "content"),
+            role=self._role,
             embedded=self._embedded,
             server_version=self._server_version,
             capabilities=self._capabilities,

@@ -15,6 +15,7 @@ from infer_engine.protocol import (
     Operation,
     Replica,
     RequestRow,
+    Role,
     Totals,
 )
 
@@ -92,6 +93,8 @@ class Picture:
     at: float
     link: Link
     read_only: bool = False
+    #: What the server lets this console do; None where it does not say.
+    role: Role | None = None
     embedded: bool = False
     server_version: str | None = None
     capabilities: frozenset[str] = frozenset()

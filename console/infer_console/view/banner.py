@@ -40,7 +40,7 @@ def link_word(picture: Picture, now: float) -> tuple[SafeText, Role]:
 def actions_off(picture: Picture, look: Look, now: float) -> Shown:
     """Why action keys are off; empty where they are on."""
     if picture.read_only:
-        return "read-only"
+        return safe(_read_only(picture))
     if look.paused:
         return "paused: action keys off"
     if picture.link.state in ("starting", "connecting"):
@@ -80,6 +80,11 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     return line.row()
 
 
+def _read_only(picture: Picture) -> str:
+    """By the server's word, or by our own option or context."""
+    return f"read-only ({picture.role})" if picture.role in ("viewer", "content") else "read-only"
+
+
 def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
     facts: list[tuple[SafeText, Role]] = []
     fleet = picture.fleet
@@ -92,7 +97,7 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
     if picture.embedded:
         facts.append((safe("embedded engine"), "dim"))
     if picture.read_only:
-        facts.append((safe("read-only"), "warn"))
+        facts.append((safe(_read_only(picture)), "warn"))
     if picture.link.reconnects and width >= 100:
         facts.append((safe(f"reconnects {picture.link.reconnects}"), "warn"))
     return facts

@@ -1,18 +1,22 @@
 """The control API: what operators call. One table says every route, who may call it and what answers."""
 
+from collections.abc import Iterable
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from infer_engine.control.authentication import Authenticated, Authenticator
 from infer_engine.control.commands import Commands
 from infer_engine.control.context import Context
 from infer_engine.control.guard import Guard
 from infer_engine.control.problems import problem_response
 from infer_engine.control.reads import Reads
 from infer_engine.control.replica_commands import ReplicaCommands, durable
-from infer_engine.control.routes import ControlRoute, Handler, RoleOf, to_starlette
+from infer_engine.control.routes import ControlRoute, Handler, RoleOf, role_of_principal, to_starlette
+from infer_engine.control.sessions import Sessions
 from infer_engine.fleet.generation import refuse
 
 PREFIX = "/control/v1"
@@ -53,11 +57,30 @@ def control_routes(context: Context) -> list[ControlRoute]:
     ]
 
 
-def build_control(context: Context, role_of: RoleOf) -> Starlette:
-    """The ASGI application. ``role_of`` says what a caller may do; who is nobody is denied everything."""
+def build_control(
+    context: Context,
+    role_of: RoleOf = role_of_principal,
+    *,
+    authenticator: Authenticator | None = None,
+    sessions: Sessions | None = None,
+    names: Iterable[str] = (),
+) -> Starlette:
+    """The ASGI application. ``role_of`` says what a caller may do; who is nobody is denied everything.
+    ``authenticator`` says who a caller is, before any route is looked at; ``names`` are host names by which
+    the server may be called from other machines."""
+    routes = control_routes(context)
+    middleware = [Middleware(Guard, names=tuple(names), methods={route.method for route in routes})]
+    if authenticator is not None:
+        middleware.append(
+            Middleware(
+                Authenticated,
+                authenticator=authenticator,
+                sessions=Sessions() if sessions is None else sessions,
+            )
+        )
     app = Starlette(
-        routes=to_starlette(control_routes(context), role_of),
-        middleware=[Middleware(Guard)],
+        routes=to_starlette(routes, role_of),
+        middleware=middleware,
         exception_handlers={HTTPException: _no_route, Exception: _our_fault},
     )
     app.router.redirect_slashes = False

@@ -4,16 +4,18 @@ dry run."""
 import asyncio
 import time
 
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
 from infer_engine.control.context import Context
-from infer_engine.control.decode import check_tenant, decode
+from infer_engine.control.decode import C, check_tenant, decode
 from infer_engine.control.drains import Drains
 from infer_engine.control.guard import read_body
 from infer_engine.control.headroom import Headroom
 from infer_engine.control.limits import LimitChanges
 from infer_engine.control.operations import Handle, OperationFailed
+from infer_engine.control.principal import attributed
 from infer_engine.control.problems import json_response
 from infer_engine.control.reads import unknown_replica, unknown_request
 from infer_engine.fleet.generation import Generation
@@ -44,32 +46,32 @@ class Commands:
 
     async def drain(self, request: Request) -> Response:
         replica = self._replica(request)
-        command = decode(Drain, await read_body(request))
+        command = await _command(Drain, request)
         return json_response(self._drains.drain(replica, command))
 
     async def undrain(self, request: Request) -> Response:
         replica = self._replica(request)
-        command = decode(Undrain, await read_body(request))
+        command = await _command(Undrain, request)
         return json_response(self._drains.undrain(replica, command))
 
     async def headroom(self, request: Request) -> Response:
-        command = decode(SetHeadroom, await read_body(request))
+        command = await _command(SetHeadroom, request)
         if command.replica is not None and command.replica not in self._context.fleet.replica_ids():
             raise unknown_replica()
         return json_response(await self._headroom.set(command))
 
     async def limits(self, request: Request) -> Response:
-        command = decode(ChangeLimits, await read_body(request))
+        command = await _command(ChangeLimits, request)
         return json_response(await self._limits.change_limits(command))
 
     async def tenant(self, request: Request) -> Response:
         tenant: str = request.path_params["name"]
         check_tenant(tenant)
-        command = decode(ChangeTenant, await read_body(request))
+        command = await _command(ChangeTenant, request)
         return json_response(await self._limits.change_tenant(tenant, command))
 
     async def cancel(self, request: Request) -> Response:
-        command = decode(Cancel, await read_body(request))
+        command = await _command(Cancel, request)
         fleet = self._context.fleet
         row, generation = fleet.row(request.path_params["id"]), fleet.find(request.path_params["id"])
         if row is None:
@@ -102,7 +104,7 @@ class Commands:
         return json_response(CommandResult(operation=operation, effect=effect))
 
     async def inject(self, request: Request) -> Response:
-        command = decode(Inject, await read_body(request))
+        command = await _command(Inject, request)
         injector = self._context.injector
         effect = injector.predict(command)
         if command.dry_run:
@@ -110,7 +112,7 @@ class Commands:
         return json_response(CommandResult(operation=injector.start(command), effect=effect))
 
     async def stop_injection(self, request: Request) -> Response:
-        command = decode(StopInjection, await read_body(request))
+        command = await _command(StopInjection, request)
         injector = self._context.injector
         effect = injector.predict_stop()
         if command.dry_run:
@@ -123,6 +125,12 @@ class Commands:
         if replica not in self._context.fleet.replica_ids():
             raise unknown_replica()
         return replica
+
+
+async def _command(kind: type[C], request: Request) -> C:
+    """The command in the body; its actor is whom the server knows, with what the caller claims beside it."""
+    command = decode(kind, await read_body(request))
+    return structs.replace(command, actor=attributed(request.scope, command.actor))
 
 
 async def _await_end(handle: Handle, generation: Generation) -> None:

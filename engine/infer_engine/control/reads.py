@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from infer_engine.control.context import Context
+from infer_engine.control.principal import principal_of
 from infer_engine.control.problems import echo, json_response
 from infer_engine.control.sse import EventStream
 from infer_engine.control.taps import TokenTap, parse_tap_query
@@ -39,14 +40,17 @@ class Reads:
         self._streams = 0
         self._simulated = context.fleet.is_simulated
 
-    async def hello(self, _request: Request) -> Response:
+    async def hello(self, request: Request) -> Response:
         context = self._context
+        principal = principal_of(request.scope)
         return json_response(
             Hello(
                 server_version=context.server_version,
                 epoch=context.fleet.epoch,
                 capabilities=context.capabilities,
                 fleet=context.status().fleet,
+                subject=principal.subject if principal else None,
+                role=principal.role if principal else None,
             )
         )
 

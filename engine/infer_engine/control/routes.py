@@ -3,19 +3,19 @@ written."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from infer_engine.control.guard import require_json
+from infer_engine.control.principal import principal_of
 from infer_engine.control.problems import problem_response
+from infer_engine.control.roles import ROLES as ROLES
+from infer_engine.control.roles import may as may
 from infer_engine.fleet.generation import Refusal, refuse
-
-#: In rising order: each role may do all that those before it may. ``content`` reads generated text.
-Role = Literal["viewer", "content", "operator", "admin"]
-ROLES: tuple[Role, ...] = get_args(Role)
+from infer_engine.protocol import Role as Role
 
 #: What a handler returns is an ASGI application: a Response or a stream.
 Handler = Callable[[Request], Awaitable[Response | ASGIApp]]
@@ -29,13 +29,14 @@ class ControlRoute:
     handler: Handler
 
 
-def may(role: Role | None, permission: Role) -> bool:
-    """Deny unless the role is known and at least ``permission``."""
-    return role in ROLES and permission in ROLES and ROLES.index(role) >= ROLES.index(permission)
-
-
 #: Says which role a caller has; None is nobody.
 RoleOf = Callable[[Scope], Role | None]
+
+
+def role_of_principal(scope: Scope) -> Role | None:
+    """What whoever was authenticated may do."""
+    principal = principal_of(scope)
+    return None if principal is None else principal.role
 
 
 def to_starlette(routes: Sequence[ControlRoute], role_of: RoleOf) -> list[Route]:
@@ -60,7 +61,10 @@ class _Endpoint:
         try:
             if not may(self._role_of(scope), self.route.permission):
                 raise refuse(403, "denied", f"This needs the role {self.route.permission}.")
-            response = await self.route.handler(Request(scope, receive))
+            request = Request(scope, receive)
+            if self.route.method != "GET":
+                require_json(request)
+            response = await self.route.handler(request)
         except Refusal as refusal:
             response = problem_response(refusal)
         await response(scope, receive, send)

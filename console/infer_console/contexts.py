@@ -1,0 +1,78 @@
+"""The contexts file: engine servers by name, and which of them is the current one."""
+
+import difflib
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+
+#: The line that names the current context; it stands before the first table.
+_CURRENT = re.compile(r"^current\s*=.*$", re.MULTILINE)
+
+
+class ContextsError(ValueError):
+    """The file or a name in it leads nowhere; ``str()`` says which, in one line."""
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """One entry of ``contexts.toml``, named by its table: ``[contexts.lab]``. Secrets are in none of it: a
+    token is in the file or the environment variable that is named here."""
+
+    url: str
+    colour: str | None = None
+    read_only: bool = False
+    production: bool = False
+    token_file: str | None = None
+    token_env: str | None = None
+    #: Certificates (PEM) to trust for ``https://``, in the place of the system's.
+    ca_file: str | None = None
+
+
+class Contexts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    current: str | None = None
+    contexts: dict[str, Context] = {}
+
+
+def contexts_path() -> Path:
+    return Path(platformdirs.user_config_dir("infer-console")) / "contexts.toml"
+
+
+def read_contexts(path: Path) -> Contexts:
+    """What the file says, nothing where there is none."""
+    try:
+        raw: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(raw, Contexts)
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ContextsError(f"{path}: {error}") from error
+
+
+def find_context(known: Contexts, name: str, path: Path) -> Context:
+    context = known.contexts.get(name)
+    if context is None:
+        near = difflib.get_close_matches(name, known.contexts, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known.contexts) or 'none'}"
+        raise ContextsError(f"{path}: there is no context {name!r}{hint}")
+    return context
+
+
+def use_context(name: str, path: Path) -> None:
+    """Make it the current one; everything else in the file stays as somebody wrote it."""
+    find_context(read_contexts(path), name, path)
+    text = path.read_text(encoding="utf-8")
+    line = f"current = {msgspec.json.encode(name).decode()}"
+    head, bracket, tables = text.partition("[")
+    found = _CURRENT.search(head)
+    head = head[: found.start()] + line + head[found.end() :] if found else f"{line}\n{head}"
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(head + bracket + tables, encoding="utf-8")
+        temporary.chmod(path.stat().st_mode & 0o777)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
