@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infer_engine.control.api import build_control
+from infer_engine.control.audit import Audit
+from infer_engine.control.audit_files import AuditDirError, AuditFiles
 from infer_engine.control.context import Context
 from infer_engine.control.corpus import ordinary_tokens
 from infer_engine.control.operations import Operations
@@ -36,7 +38,7 @@ from infer_engine.model.store import resolve
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
-from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket
+from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket, default_state_dir
 from infer_engine.sockets import ListenError, Sockets, open_sockets
 
 log = logging.getLogger(__name__)
@@ -100,15 +102,17 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     try:
         model = await _unless_stopped(_load_model(settings), stop)
         if model is not None:
-            await _run(settings, model, sockets, stop)
-    except ModelError as error:
+            await _run(settings, model, sockets, stop, embedded=lifeline)
+    except (ModelError, AuditDirError) as error:
         raise StartError(str(error).replace("\n", " ")) from error
     finally:
         sockets.close()
     return 0
 
 
-async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, stop: StopSignal) -> None:
+async def _run(
+    settings: ServerSettings, model: LoadedModel, sockets: Sockets, stop: StopSignal, *, embedded: bool
+) -> None:
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
     fleet = Fleet(settings) if clock is None else _simulated(settings, model, clock)
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
@@ -125,6 +129,7 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         injector=Injector(fleet, model.tokenizer, operations, model.context_length),
         gateway_status=lambda: load.status(sockets.gateway_url),
         server_version=_version(),
+        audit=Audit(AuditFiles(_audit_dir(settings, sockets.control_url, fleet, embedded=embedded))),
     )
     # Only the owner of the process can open its socket, and the owner may do everything.
     control = Listener(build_control(context, lambda _scope: "admin"), sockets.control)
@@ -133,6 +138,7 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         if clock is not None:
             clock.start()
         await fleet.start()
+        await context.audit.open()
         await gateway.start()
         await control.start()
         _say_listening(sockets)
@@ -145,7 +151,15 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
             await clock.stop()
         context.stopping.set()
         await asyncio.gather(gateway.close(), control.close())
+        await context.audit.close()
         await load.close()
+
+
+def _audit_dir(settings: ServerSettings, control_url: str, fleet: Fleet, *, embedded: bool) -> Path:
+    """Of a server that is one console's own or only simulates, the audit is gone with it."""
+    if settings.state_dir is None and (embedded or settings.deployment is not None):
+        return fleet.run_dir / "audit"
+    return Path(settings.state_dir or default_state_dir(control_url)) / "audit"
 
 
 def _simulated(settings: ServerSettings, model: LoadedModel, clock: PacedClock) -> Fleet:

@@ -4,10 +4,13 @@ The command line, the config file and the control API all read this table; a val
 refused with the setting's name, what was given and what is allowed.
 """
 
+import hashlib
 import os
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
+import platformdirs
 from msgspec import Meta, Struct
 
 from infer_engine.planner import Deployment, PlanError, parse_deployment
@@ -131,6 +134,13 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "each on N of those GPUs"
         ),
     ] = None
+    state_dir: Annotated[
+        Annotated[str, Meta(max_length=4096)] | None,
+        Meta(
+            description="directory of what outlives the server, the audit among it; "
+            "unset: one per control socket in the user's state directory (simulated: none)"
+        ),
+    ] = None
     speed: Annotated[
         float, Meta(ge=0.01, le=1000, description="simulated seconds per real second, with --simulate")
     ] = 1.0
@@ -182,3 +192,11 @@ def default_control_socket(name: str = "default") -> str:
     """``unix://`` URL of the control socket of an engine server started without ``--control``."""
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/infer-console-{os.getuid()}"
     return f"unix://{runtime}/infer-console/{name}.sock"
+
+
+def default_state_dir(control_url: str) -> str:
+    """Where a server whose control socket is at ``control_url`` keeps what outlives it: in the user's state
+    directory, one for each socket."""
+    words = re.sub(r"[^a-z0-9]+", "-", control_url.removeprefix("unix://").lower()).strip("-")
+    digest = hashlib.sha256(control_url.encode()).hexdigest()[:12]
+    return str(platformdirs.user_state_path("infer-console") / "servers" / f"{words[-40:]}-{digest}")

@@ -1,6 +1,6 @@
 """All verbs, in the order in which the help lists them."""
 
-from infer_console.cli import act, bench, headroom, limits, look, serve, tenant, traffic, wait
+from infer_console.cli import act, audit, bench, headroom, limits, look, serve, tenant, traffic, wait
 from infer_console.cli.verb import Verb
 
 VERBS: tuple[Verb, ...] = (
@@ -12,5 +12,6 @@ VERBS: tuple[Verb, ...] = (
     *limits.VERBS,
     *tenant.VERBS,
     *traffic.VERBS,
+    *audit.VERBS,
     *bench.VERBS,
 )

@@ -32,6 +32,7 @@ SERVER_OPTIONS = (
     ("--speed", "speed", "X"),
     ("--name", "name", "NAME"),
     ("--seed", "seed", "N"),
+    ("--state-dir", "state_dir", "DIR"),
 )
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
