@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -157,5 +156,3 @@ async def test_the_audit_is_told_by_pages(api: Client) -> None:
     assert [r["number"] for r in (await api.get("/audit?after=0&limit=1")).json()["records"]] == [1]
     assert (await api.get("/audit?after=1&before=2")).status_code == 400
     assert json.dumps(page)
-
-

@@ -44,7 +44,7 @@ class Turns:
     async def play(self, operators: list[Awaitable[None]]) -> None:
         tasks = [asyncio.ensure_future(each) for each in operators]
         while not all(task.done() for task in tasks):
-            for _ in range(6):
+            for _ in range(4):
                 await asyncio.sleep(0)
             if self._waiting:
                 self._waiting.pop(self._random.randrange(len(self._waiting))).set_result(None)
