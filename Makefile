@@ -2,6 +2,7 @@
 # make test   the whole suite (sets everything up first)
 # make check  lint, types and import contracts alone
 # make simulate MINUTES=60, make parity   what the suite proves in small, for longer (docs/proof.md)
+# make openapi  write docs/openapi.json, what the control API is
 # make bench  measure the engine, beside the peers that make peers has built
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test check model bench peers simulate parity clean
+.PHONY: openapi run test check model bench peers simulate parity clean
 
 run: $(STAMP)
 	@$(BIN)/infer-console
@@ -29,6 +30,9 @@ model: $(STAMP)
 simulate: $(STAMP)
 	$(BIN)/python tests/simulation/campaign.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(STEPS),--steps $(STEPS))
+
+openapi: $(STAMP)
+	$(BIN)/python bench/openapi.py
 
 bench: $(STAMP) model
 	$(BIN)/python bench/run.py $(if $(ONLY),--only $(ONLY)) $(if $(REPEATS),--repeats $(REPEATS))

@@ -104,7 +104,9 @@ class Collector:
         wanted = tuple(requests)
         self._call(lambda: self._source and self._source.watch_streams(wanted))
 
-    def command(self, command: Command, target: str | None = None) -> "concurrent.futures.Future[Answer]":
+    def command(
+        self, command: Command, target: str | None = None, version: str | None = None
+    ) -> "concurrent.futures.Future[Answer]":
         """Send a command; the future always gets a CommandResult or the Problem that says why not."""
         future: concurrent.futures.Future[Answer] = concurrent.futures.Future()
         future.set_running_or_notify_cancel()  # a command that was sent cannot be taken back
@@ -112,7 +114,7 @@ class Collector:
         future.add_done_callback(self._unanswered.discard)
         if self.read_only and not command.dry_run:
             future.set_result(_problem(403, "read_only", "This console is read-only."))
-        elif not self._call(lambda: self._begin(command, target, future)):
+        elif not self._call(lambda: self._begin(command, target, version, future)):
             future.set_result(_problem(503, "console_stopped", "The console is not collecting."))
         return future
 
@@ -202,7 +204,11 @@ class Collector:
         return dataclasses.replace(picture, alarms=self._alarms.alarms(picture, now_s))
 
     def _begin(
-        self, command: Command, target: str | None, future: "concurrent.futures.Future[Answer]"
+        self,
+        command: Command,
+        target: str | None,
+        version: str | None,
+        future: "concurrent.futures.Future[Answer]",
     ) -> None:
         if len(self._sending) >= MAX_COMMANDS:
             future.set_result(
@@ -211,7 +217,7 @@ class Collector:
                 )
             )
             return
-        task = asyncio.ensure_future(self._send(command, target))
+        task = asyncio.ensure_future(self._send(command, target, version))
         self._sending.add(task)
         task.add_done_callback(lambda done: self._answered(done, future))
 
@@ -226,11 +232,11 @@ class Collector:
         log.error("a command failed", exc_info=error)
         future.set_result(_problem(500, "console_error", f"{type(error).__name__}: {error}"))
 
-    async def _send(self, command: Command, target: str | None) -> Answer:
+    async def _send(self, command: Command, target: str | None, version: str | None) -> Answer:
         if self._client is None:
             return _problem(503, "console_stopped", "The console is not collecting.")
         try:
-            return await self._client.command(command, target)
+            return await self._client.command(command, target, version)
         except RefusedError as refused:
             return refused.problem
         except UnreachableError as failure:

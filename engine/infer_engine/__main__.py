@@ -91,7 +91,8 @@ def _serve(settings_json: str, lifeline: bool) -> int:
     except SettingsError as error:
         return _fail(str(error), 2)
     # Imported late: a wrong setting is answered at once.
-    from infer_engine.server import StartError, serve
+    from infer_engine.server import serve
+    from infer_engine.start_error import StartError
 
     configure_logging(logging.INFO)
     try:

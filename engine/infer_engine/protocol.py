@@ -556,6 +556,19 @@ class Cancel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     actor: str = ""
 
 
+class CancelWhere(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Cancel every live request that ``where`` selects, such as ``tenant=acme and age_s>60``. ``expect`` is
+    how many the caller thinks these are; a dry run needs none, and lists them."""
+
+    where: str
+    expect: int | None = None
+    #: More than so many are not cancelled at once.
+    max: int = 100
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
 class Inject(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     profile: str = "chat"
     rate_per_s: float = 1.0
@@ -607,6 +620,7 @@ Command = (
     | Shed
     | SetHeadroom
     | Cancel
+    | CancelWhere
     | Inject
     | StopInjection
     | ChangeLimits
@@ -645,6 +659,65 @@ class CommandResult(Struct, frozen=True, kw_only=True):
     #: None for a dry run.
     operation: Operation | None
     effect: Effect
+    #: Of the spec that the command changes: as it is now in a dry run (what to send as ``If-Match`` with the
+    #: command itself), as it became otherwise. None where none is changed.
+    resource_version: str | None = None
+    #: What the server could not do beside it, such as writing down that it was done.
+    warnings: list[str] = []
+
+
+class AcquireLease(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Take the lease on the fleet, for changes to all of it that take several steps."""
+
+    #: What for, as others are told who find it taken.
+    purpose: str = ""
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class RenewLease(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+class ReleaseLease(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+LeaseCommand = AcquireLease | RenewLease | ReleaseLease
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """Its holder sends ``token`` as ``Lease-Token`` with every command. ``holder`` and ``purpose`` are
+    untrusted text."""
+
+    id: str
+    #: Higher than that of every lease before it.
+    token: int
+    holder: str
+    purpose: str = ""
+    expires_at: float
+
+
+class Leases(Struct, frozen=True, kw_only=True):
+    """The leases that are held. Without their ids and tokens, which are their holders'."""
+
+    version: int = PROTOCOL_VERSION
+    leases: list[Lease]
+
+
+class AuditPage(Struct, frozen=True, kw_only=True):
+    """Records of the audit, the oldest first, each as it was written: its ``sha256`` can be computed
+    again."""
+
+    version: int = PROTOCOL_VERSION
+    records: list[dict[str, Any]]
+    #: Why records cannot be written now; None when they can.
+    trouble: str | None = None
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -656,6 +729,9 @@ class Problem(Struct, frozen=True, kw_only=True):
     detail: str = ""
     field: str | None = None
     numbers: dict[str, float | None] = {}
+    #: With ``stale_version``: the thing as it is now, and its version.
+    current: dict[str, Any] | None = None
+    resource_version: str | None = None
 
 
 # --- the watch stream --------------------------------------------------------------------------------------

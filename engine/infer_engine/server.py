@@ -10,40 +10,37 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Generator
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
 from importlib import metadata
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from infer_engine.connections import Connections
+from infer_engine.control.audit import Audit
+from infer_engine.control.audit_files import AuditDirError, AuditFiles
 from infer_engine.control.context import Context
 from infer_engine.control.corpus import ordinary_tokens
-from infer_engine.control.doors import Admission, Doors, admission
+from infer_engine.control.doors import Doors
 from infer_engine.control.operations import Operations
-from infer_engine.control.token_file import TokenFileError
 from infer_engine.control.traffic import Injector
-from infer_engine.exposure import check_gateway
-from infer_engine.fetching import fetch_model
+from infer_engine.entrance import Entrance, open_entrance
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.simulated import simulated_fleet
-from infer_engine.fleet.spec_file import SpecDir, SpecDirError
-from infer_engine.fleet.views import model_name, served_model
+from infer_engine.fleet.spec_file import SpecDirError
 from infer_engine.gateway.app import build_gateway, too_many_connections
-from infer_engine.gateway.keys import Keyring, KeysError
+from infer_engine.gateway.keys import Keyring
 from infer_engine.gateway.load import GatewayLoad
 from infer_engine.gateway.simulated import MarkSimulated
+from infer_engine.kept_state import KeptState, kept_state
 from infer_engine.listener import Listener
-from infer_engine.model.architecture import read_architecture
+from infer_engine.loaded_model import LoadedModel, load_model
 from infer_engine.model.errors import ModelError
-from infer_engine.model.source import open_source
-from infer_engine.model.store import resolve
-from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.secret_file import SecretFileError
-from infer_engine.settings import DEFAULT_MODEL, ServerSettings, default_control_socket, default_state_dir
-from infer_engine.sockets import ListenError, Sockets, open_sockets, parse_listen, url_of
+from infer_engine.settings import ServerSettings
+from infer_engine.sockets import Sockets, url_of
+from infer_engine.start_error import StartError
 from infer_engine.supervisor import Supervisor
 from infer_engine.telemetry.mqtt import Publisher
 from infer_engine.telemetry.mqtt_config import read_broker
@@ -59,26 +56,6 @@ OTHER_FILES = 1_280
 STDIN = 0
 
 T = TypeVar("T")
-
-
-class StartError(Exception):
-    """The server cannot serve; ``str()`` is one line for the operator."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
-    name: str
-    tokenizer: Tokenizer
-    context_length: int
-
-
-class Entrance(NamedTuple):
-    """Where clients and operators come in, who may, and how many connections the gateway takes."""
-
-    sockets: Sockets
-    admitted: Admission
-    keyring: Keyring | None
-    most_connections: int
 
 
 @dataclass(slots=True)
@@ -111,77 +88,22 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     """Serve until asked to stop; the exit code. StartError, with nothing left behind, when that is not
     possible."""
     stop = StopSignal(settings.drain_s)
-    keyring = _keyring(settings)
-    _hear_signals(stop, hangup_stops=settings.token_file is None and keyring is None)
+    _hear_signals(stop, hangup_stops=settings.token_file is None and settings.api_keys is None)
     most_connections = _raise_file_limit(settings.max_connections)
     if lifeline:
         _hold_lifeline(stop)
+    entrance = open_entrance(settings, listen_is_default=listen_is_default)
+    sockets = entrance.sockets
     try:
-        admitted, sockets = _open(settings, listen_is_default)
-    except (ListenError, TokenFileError) as error:
-        raise StartError(str(error)) from error
-    try:
-        with _spec_dir(settings, sockets.control_url, embedded=lifeline) as (spec_dir, trouble):
-            model = await _unless_stopped(_load_model(settings), stop)
+        with kept_state(settings, sockets.control_url, embedded=lifeline) as kept:
+            model = await _unless_stopped(load_model(settings), stop)
             if model is not None:
-                entrance = Entrance(sockets, admitted, keyring, most_connections)
-                await _run(settings, model, entrance, stop, spec_dir, trouble)
-    except (ModelError, SpecDirError) as error:
+                await _run(settings, model, entrance, stop, kept, most_connections)
+    except (ModelError, SpecDirError, AuditDirError) as error:
         raise StartError(str(error).replace("\n", " ")) from error
     finally:
         sockets.close()
     return 0
-
-
-def _keyring(settings: ServerSettings) -> Keyring | None:
-    """SettingsError when the gateway would be open to other machines, StartError when the keys cannot be
-    read."""
-    host, _ = parse_listen(settings.listen)
-    has_keys = settings.api_keys is not None
-    check_gateway(host, has_keys=has_keys, insecure_no_auth=settings.insecure_no_auth)
-    if settings.api_keys is None:
-        return None
-    try:
-        return Keyring(Path(settings.api_keys))
-    except KeysError as error:
-        raise StartError(f"api_keys: {error}") from error
-
-
-@contextlib.contextmanager
-def _spec_dir(
-    settings: ServerSettings, control_url: str, *, embedded: bool
-) -> Generator[tuple[SpecDir | None, str | None]]:
-    """Where specs outlive this server, or None and, where they should, why they do not. SpecDirError when the
-    directory that was asked for cannot be used."""
-    if settings.state_dir is None and (embedded or settings.deployment is not None):
-        yield None, None
-        return
-    spec_dir = SpecDir(Path(settings.state_dir or default_state_dir(control_url)))
-    trouble: str | None = None
-    try:
-        spec_dir.open()
-    except SpecDirError as error:
-        if settings.state_dir is not None:
-            raise
-        trouble = f"specs do not outlive the server: {error}"
-        log.warning("%s", trouble)
-    try:
-        yield (None, trouble) if trouble else (spec_dir, None)
-    finally:
-        spec_dir.close()
-
-
-def _open(settings: ServerSettings, listen_is_default: bool) -> tuple[Admission, Sockets]:
-    """Who may come in, and where; nothing is bound that may not be reached by whom it can be reached."""
-    admitted = admission(settings)
-    sockets = open_sockets(
-        settings.control or default_control_socket(),
-        settings.listen,
-        or_free_port=listen_is_default,
-        control_listen=settings.control_listen,
-        control_group=admitted.socket_group,
-    )
-    return admitted, sockets
 
 
 async def _run(
@@ -189,15 +111,17 @@ async def _run(
     model: LoadedModel,
     entrance: Entrance,
     stop: StopSignal,
-    spec_dir: SpecDir | None,
-    trouble: str | None,
+    kept: KeptState,
+    most_connections: int,
 ) -> None:
-    sockets, admitted, keyring, most_connections = entrance
+    sockets, admitted, keyring = entrance
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
     fleet = (
-        Fleet(settings, spec_dir=spec_dir) if clock is None else _simulated(settings, model, clock, spec_dir)
+        Fleet(settings, spec_dir=kept.specs)
+        if clock is None
+        else _simulated(settings, model, clock, kept.specs)
     )
-    fleet.specs.trouble = fleet.specs.trouble or trouble
+    fleet.specs.trouble = fleet.specs.trouble or kept.trouble
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
     limits = Connections(
         most=most_connections,
@@ -223,6 +147,7 @@ async def _run(
         injector=Injector(fleet, model.tokenizer, operations, model.context_length),
         gateway_status=lambda: load.status(sockets.gateway_url),
         server_version=_version(),
+        audit=Audit(AuditFiles((kept.directory or fleet.run_dir) / "audit")),
     )
     publisher = _publisher(settings, context)
     supervisor = Supervisor.of_this_process()
@@ -234,6 +159,7 @@ async def _run(
         await fleet.start()
         if publisher is not None:
             publisher.start()
+        await context.audit.open()
         await gateway.start()
         await control.start()
         if keyring is not None or admitted.token_file is not None:
@@ -252,6 +178,7 @@ async def _run(
             await publisher.close()
         context.stopping.set()
         await asyncio.gather(gateway.close(), control.close())
+        await context.audit.close()
         await load.close()
         await supervisor.close()
 
@@ -264,38 +191,17 @@ def _publisher(settings: ServerSettings, context: Context) -> Publisher | None:
         raise StartError(str(error)) from error
 
 
-def _simulated(
-    settings: ServerSettings, model: LoadedModel, clock: PacedClock, spec_dir: SpecDir | None
-) -> Fleet:
+def _fleet(settings: ServerSettings, model: LoadedModel, clock: PacedClock | None, kept: KeptState) -> Fleet:
+    if clock is None:
+        return Fleet(settings, spec_dir=kept.specs)
     return simulated_fleet(
         settings,
         clock,
         wall=time.time,
         achieved_speed=lambda: clock.achieved_speed,
         vocabulary=ordinary_tokens(model.tokenizer),
-        spec_dir=spec_dir,
+        spec_dir=kept.specs,
     ).fleet
-
-
-async def _load_model(settings: ServerSettings) -> LoadedModel:
-    """Of a model that is simulated only the name and the context: text is cut into tokens by another's
-    tokenizer."""
-    name = settings.replica.model
-    path = await (fetch_model(name) if name == DEFAULT_MODEL else asyncio.to_thread(resolve, name))
-    model = await asyncio.to_thread(_read_model, name, path)
-    deployment = settings.deployment
-    if deployment is None:
-        return model
-    return replace(model, name=served_model(settings), context_length=deployment.model.context_length)
-
-
-def _read_model(name: str, path: Path) -> LoadedModel:
-    source = open_source(path)
-    return LoadedModel(
-        name=model_name(name),
-        context_length=read_architecture(source).context_length,
-        tokenizer=Tokenizer(source),
-    )
 
 
 async def _unless_stopped(work: Coroutine[Any, Any, T], stop: StopSignal) -> T | None:

@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
+from infer_engine.control.audit import Audit
+from infer_engine.control.audit_files import AuditFiles
 from infer_engine.control.context import Context
 from infer_engine.control.operations import Operations
 from infer_engine.control.traffic import Injector
@@ -53,6 +55,7 @@ async def context(tokenizer: Tokenizer, directory: Path) -> AsyncGenerator[Conte
     load for ever."""
     fleet = Fleet(ServerSettings(replicas=2), run_dir=directory / "run")
     operations = Operations(lambda: 1.0, lambda _: None)
+    audit = Audit(AuditFiles(directory / "audit"))
     yield Context(
         fleet=fleet,
         tokenizer=tokenizer,
@@ -60,7 +63,9 @@ async def context(tokenizer: Tokenizer, directory: Path) -> AsyncGenerator[Conte
         injector=Injector(fleet, tokenizer, operations, 2048),
         gateway_status=GatewayStatus,
         server_version="test",
+        audit=audit,
     )
+    await audit.close()
     await operations.close()
 
 

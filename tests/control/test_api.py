@@ -11,7 +11,7 @@ import pytest
 from infer_engine.control.api import build_control, control_routes
 from infer_engine.control.context import Context
 from infer_engine.control.guard import MAX_BODY_BYTES
-from infer_engine.control.routes import ROLES, Role, may
+from infer_engine.control.roles import ROLES, Role, may
 from infer_engine.protocol import (
     Blocks,
     Events,
@@ -24,6 +24,7 @@ from infer_engine.protocol import (
 )
 from starlette.routing import Route
 from support.asking import complete
+from support.if_match import CurrentVersion
 from support.server import JSON, EngineServer
 
 Client = httpx2.AsyncClient
@@ -33,7 +34,12 @@ READS = ["/hello", "/state", "/requests", "/events", "/operations"]
 @pytest.fixture
 async def api(context: Context) -> AsyncGenerator[Client]:
     transport = httpx2.ASGITransport(app=build_control(context, lambda _: "admin"))
-    async with Client(transport=transport, base_url="http://localhost/control/v1", headers=JSON) as client:
+    async with Client(
+        transport=transport,
+        base_url="http://localhost/control/v1",
+        headers=JSON,
+        auth=CurrentVersion(),
+    ) as client:
         yield client
 
 
@@ -68,7 +74,12 @@ def test_roles_deny_by_default() -> None:
 @pytest.mark.parametrize("role", [None, "viewer"])
 async def test_who_may_not_is_denied(context: Context, role: Role | None) -> None:
     transport = httpx2.ASGITransport(app=build_control(context, lambda _: role))
-    async with Client(transport=transport, base_url="http://localhost/control/v1", headers=JSON) as client:
+    async with Client(
+        transport=transport,
+        base_url="http://localhost/control/v1",
+        headers=JSON,
+        auth=CurrentVersion(),
+    ) as client:
         assert (await client.get("/state")).status_code == (403 if role is None else 200)
         for path in (
             "/headroom",

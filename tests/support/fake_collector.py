@@ -45,7 +45,9 @@ class FakeCollector:
     def watch_streams(self, requests: Iterable[str]) -> None:
         self.streams = tuple(requests)
 
-    def command(self, command: Command, target: str | None = None) -> "Future[Answer]":
+    def command(
+        self, command: Command, target: str | None = None, version: str | None = None
+    ) -> "Future[Answer]":
         self.commands.append((command, target))
         future: Future[Answer] = Future()
         future.set_result(self.answer(command, target))

@@ -20,6 +20,7 @@ from typing import Any
 import httpx2
 import msgspec
 from infer_engine.protocol import Status
+from support.if_match import CurrentVersion
 from support.processes import children, wait_gone
 from support.tiny_model import write_tiny_gguf
 
@@ -110,6 +111,7 @@ class EngineServer:
         return httpx2.Client(
             transport=httpx2.HTTPTransport(uds=str(self.socket_path)),
             base_url="http://localhost",
+            auth=CurrentVersion(),
             timeout=30.0,
             headers=JSON,
         )
@@ -118,6 +120,7 @@ class EngineServer:
         return httpx2.AsyncClient(
             transport=httpx2.AsyncHTTPTransport(uds=str(self.socket_path)),
             base_url="http://localhost",
+            auth=CurrentVersion(),
             timeout=30.0,
             headers=JSON,
         )

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from infer_engine.protocol import Command, CommandResult, Operation
+from infer_engine.protocol import CancelWhere, Command, CommandResult, Operation
 
 from infer_console.actions.action import Action
 from infer_console.actions.cancel import CANCEL
@@ -165,7 +165,35 @@ def _undrain(arguments: Namespace) -> int:
 
 
 def _cancel(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain
+
+    if (arguments.where is None) == (arguments.id is None):
+        complain("cancel: give either an ID or --where EXPR")
+        return codes.USAGE
+    if arguments.where is not None:
+        return _cancel_where(arguments)
     return act(arguments, CANCEL, arguments.id, given_options(arguments, CANCEL), wait=True)
+
+
+def _cancel_where(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain
+
+    if arguments.expect is None and not arguments.dry_run:
+        complain("cancel: --where needs --expect N; --dry-run tells how many there are, and lists them")
+        return codes.USAGE
+    reason = given_options(arguments, CANCEL).get("reason", "")
+
+    def build(actor: str) -> Command:
+        return CancelWhere(
+            where=arguments.where,
+            expect=arguments.expect,
+            max=arguments.max,
+            dry_run=arguments.dry_run,
+            reason=str(reason),
+            actor=actor,
+        )
+
+    return send(arguments, build, None, wait=True)
 
 
 def _drain_arguments(parser: ArgumentParser) -> None:
@@ -182,7 +210,16 @@ def _undrain_arguments(parser: ArgumentParser) -> None:
 
 
 def _cancel_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="the request's id")
+    parser.add_argument("id", nargs="?", metavar="ID", help="the request's id")
+    parser.add_argument(
+        "--where",
+        metavar="EXPR",
+        help="all requests for which it holds, such as 'tenant=acme and age_s>60'; needs --expect",
+    )
+    parser.add_argument(
+        "--expect", type=int, metavar="N", help="how many you expect; none is cancelled if it is not so many"
+    )
+    parser.add_argument("--max", type=int, default=100, metavar="N", help="never more than N (default 100)")
     add_options(parser, CANCEL)
 
 
@@ -199,5 +236,10 @@ VERBS = (
         arguments=_undrain_arguments,
         run=_undrain,
     ),
-    Verb(name="cancel", help="end one request", arguments=_cancel_arguments, run=_cancel),
+    Verb(
+        name="cancel",
+        help="end one request, or all that --where selects",
+        arguments=_cancel_arguments,
+        run=_cancel,
+    ),
 )

@@ -2,6 +2,7 @@
 
 from infer_console.cli import (
     act,
+    audit,
     bench,
     context,
     headroom,
@@ -32,5 +33,6 @@ VERBS: tuple[Verb, ...] = (
     *context.VERBS,
     *token.VERBS,
     *proxy.VERBS,
+    *audit.VERBS,
     *bench.VERBS,
 )

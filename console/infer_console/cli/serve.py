@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,9 @@
 """An engine server's control API, one method per route."""
 
+import asyncio
 import getpass
 import ssl
+import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -11,6 +13,7 @@ from typing import Any, Self, TypeVar
 import httpx2
 import msgspec
 from infer_engine.protocol import (
+    AuditPage,
     Blocks,
     Command,
     CommandResult,
@@ -31,6 +34,7 @@ from infer_console.sources.failures import NotUnderstoodError, RefusedError, Unr
 from infer_console.sources.routes import (
     PREFIX,
     command_route,
+    needs_version,
     operation_path,
     replica_path,
     request_path,
@@ -41,6 +45,9 @@ HEARTBEAT_S = 2.0
 SILENCE_S = 3 * HEARTBEAT_S
 CONNECT_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 15.0
+#: How often a command is sent whose answer did not come, and how long after the last time.
+MOST_ATTEMPTS = 3
+RETRY_AFTER_S = 0.2
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 #: A document beyond this is not read to its end.
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
@@ -105,17 +112,45 @@ class EngineClient:
 
     # --- acting
 
-    async def command(self, command: Command, target: str | None = None) -> CommandResult:
-        """Send once; a connection that breaks half-way leaves open whether it was done, and the error says
-        so."""
+    async def command(
+        self, command: Command, target: str | None = None, version: str | None = None
+    ) -> CommandResult:
+        """Done once, however often it has to be sent: when the connection breaks half-way it is sent again
+        under the same key. ``version`` is what the command is for (a dry run's ``resource_version``); where
+        it is not given, what is there now, asked for just before. Who changed it in between is not
+        overruled: RefusedError with 412."""
+        if version is None and not command.dry_run and needs_version(command):
+            dry = msgspec.structs.replace(command, dry_run=True)
+            version = (await self._command(dry, target, None)).resource_version
+        return await self._command(command, target, version)
+
+    async def _command(self, command: Command, target: str | None, version: str | None) -> CommandResult:
         method, path = command_route(command, target)
-        request = self._http.build_request(
-            method,
-            path,
-            content=msgspec.json.encode(command),
-            headers={"content-type": "application/json", "idempotency-key": uuid.uuid4().hex},
+        headers = {"content-type": "application/json", "idempotency-key": uuid.uuid4().hex}
+        if version is not None:
+            headers["if-match"] = f'"{version}"'
+        began_s = time.monotonic()
+        for attempt in range(1, MOST_ATTEMPTS + 1):
+            request = self._http.build_request(
+                method, path, content=msgspec.json.encode(command), headers=headers
+            )
+            try:
+                return await self._send(request, CommandResult)
+            except UnreachableError as failure:
+                late = time.monotonic() - began_s > ANSWER_TIMEOUT_S  # it is slow, not broken
+                if attempt == MOST_ATTEMPTS or not failure.sent or late:
+                    raise
+            except RefusedError as refused:
+                if attempt == MOST_ATTEMPTS or refused.problem.code != "in_progress":
+                    raise
+            await asyncio.sleep(RETRY_AFTER_S)
+        raise AssertionError("unreachable")
+
+    async def audit(self, **where: int) -> AuditPage:
+        """Records by ``limit``, ``before``, ``after``."""
+        return await self._get(
+            f"{PREFIX}/audit", AuditPage, **{name: str(value) for name, value in where.items()}
         )
-        return await self._send(request, CommandResult)
 
     # --- streams
 

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 from infer_engine.protocol import (
     Cancel,
+    CancelWhere,
     ChangeLimits,
     ChangeTenant,
     Command,
@@ -42,6 +43,8 @@ def command_route(command: Command, target: str | None) -> tuple[str, str]:
             return "POST", f"{PREFIX}/shed"
         case Cancel():
             return "POST", f"{PREFIX}/requests/{_id(command, target)}:cancel"
+        case CancelWhere():
+            return "POST", f"{PREFIX}/requests:cancel"
         case SetHeadroom():
             return "POST", f"{PREFIX}/headroom"
         case Inject():
@@ -52,6 +55,11 @@ def command_route(command: Command, target: str | None) -> tuple[str, str]:
             return "POST", f"{PREFIX}/tenants/{_id(command, target)}"
         case StopInjection():
             return "DELETE", f"{PREFIX}/injections"
+
+
+def needs_version(command: Command) -> bool:
+    """Whether the server wants to know which version of a spec it is for."""
+    return isinstance(command, Undrain | SetHeadroom | ChangeLimits | ChangeTenant)
 
 
 def replica_path(replica: str, part: str) -> str:

@@ -2,13 +2,18 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from msgspec import structs
 
+from infer_engine.control.audit import Audit
+from infer_engine.control.idempotency import Idempotency
+from infer_engine.control.leases import Leases
 from infer_engine.control.operations import Operations
 from infer_engine.control.traffic import Injector
+from infer_engine.control.versions import Versions
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import GatewayStatus, Status
@@ -26,9 +31,12 @@ CAPABILITIES = [
     "shed",
     "headroom",
     "cancel",
+    "cancel_where",
     "inject",
     "limits",
     "tenants",
+    "leases",
+    "audit",
 ]
 
 
@@ -40,11 +48,18 @@ class Context:
     injector: Injector
     gateway_status: Callable[[], GatewayStatus]
     server_version: str
+    audit: Audit
     capabilities: list[str] = field(default_factory=lambda: list(CAPABILITIES))
     #: Numbers the messages of all streams.
     sequence: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    keys: Idempotency = field(default_factory=lambda: Idempotency(time.monotonic))
+    leases: Leases = field(default_factory=lambda: Leases(time.time, time.monotonic))
     #: Set when the server stops: every stream ends.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def versions(self) -> Versions:
+        """Of what is wanted of the fleet, its replicas and its tenants."""
+        return Versions(self.fleet.specs.version, self.fleet.replica_ids)
 
     def status(self) -> Status:
         """The fleet's status with what only the server knows: its gateway and its test traffic."""

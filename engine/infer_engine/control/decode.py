@@ -12,17 +12,20 @@ from infer_engine.fleet.generation import Refusal, misfit, refuse
 from infer_engine.fleet.tenants import TENANT
 from infer_engine.protocol import (
     EVERYONE,
+    AcquireLease,
+    CancelWhere,
     ChangeLimits,
     ChangeTenant,
     Command,
     Drain,
     Inject,
+    LeaseCommand,
     Restart,
     Scale,
     SetHeadroom,
 )
 
-C = TypeVar("C", bound=Command)
+C = TypeVar("C", bound=Command | LeaseCommand)
 
 MAX_REASON_CHARS = 256
 MAX_ACTOR_CHARS = 64
@@ -31,6 +34,8 @@ MAX_REVERT_S = 86_400.0
 MAX_RATE_PER_S = 500.0
 MAX_DURATION_S = 600.0
 MAX_VICTIMS = 1_024
+#: Requests that one command may cancel.
+MOST_AT_ONCE = 1_000
 
 _NUMBERS = frozenset(
     {"percent", "blocks", "deadline_s", "revert_after_s", "rate_per_s", "duration_s", "seed"}
@@ -68,6 +73,10 @@ def decode(kind: type[C], body: bytes) -> C:
         _check_range("deadline_s", command.deadline_s, 0.0, MAX_DEADLINE_S)
     if isinstance(command, Scale) and len(command.victims) > MAX_VICTIMS:
         raise misfit("victims", f"at most {MAX_VICTIMS} may be named, {len(command.victims)} were.")
+    if isinstance(command, CancelWhere):
+        _check_selection(command)
+    elif isinstance(command, AcquireLease):
+        _check_word("purpose", command.purpose, MAX_REASON_CHARS)
     return command
 
 
@@ -99,15 +108,23 @@ def _misfit(message: str) -> Refusal:
     return refuse(422, "invalid_field", title, message[:300], field=field or None)
 
 
-def _check_words(command: Command) -> None:
-    for field, text, limit in (
-        ("reason", command.reason, MAX_REASON_CHARS),
-        ("actor", command.actor, MAX_ACTOR_CHARS),
-    ):
-        if len(text) > limit:
-            raise misfit(field, f"{len(text)} characters were given, at most {limit} are allowed.")
-        if not text.isprintable():
-            raise misfit(field, f"only printable characters are allowed, got {echo(text)}.")
+def _check_words(command: Command | LeaseCommand) -> None:
+    _check_word("reason", command.reason, MAX_REASON_CHARS)
+    _check_word("actor", command.actor, MAX_ACTOR_CHARS)
+
+
+def _check_word(field: str, text: str, limit: int) -> None:
+    if len(text) > limit:
+        raise misfit(field, f"{len(text)} characters were given, at most {limit} are allowed.")
+    if not text.isprintable():
+        raise misfit(field, f"only printable characters are allowed, got {echo(text)}.")
+
+
+def _check_selection(command: CancelWhere) -> None:
+    if command.expect is not None and not 0 <= command.expect <= MOST_AT_ONCE:
+        raise misfit("expect", f"must be from 0 to {MOST_AT_ONCE}, got {command.expect}.")
+    if not 1 <= command.max <= MOST_AT_ONCE:
+        raise misfit("max", f"must be from 1 to {MOST_AT_ONCE}, got {command.max}.")
 
 
 def _check_drain(command: Drain) -> None:

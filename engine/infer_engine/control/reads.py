@@ -5,30 +5,42 @@ import time
 from contextlib import closing
 from typing import get_args
 
+from msgspec import Struct, structs
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from infer_engine.control.context import Context
+from infer_engine.control.decode import check_tenant
 from infer_engine.control.principal import principal_of
 from infer_engine.control.problems import echo, json_response
+from infer_engine.control.records import Account
 from infer_engine.control.sse import EventStream
 from infer_engine.control.taps import TokenTap, parse_tap_query
 from infer_engine.control.watch import FIRST_OBSERVATION_S, LIVE_STATES, MAX_WATCHERS, WatchSession
 from infer_engine.control.watch_query import FASTEST_HZ, parse_query
+from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation, Refusal, refuse
 from infer_engine.protocol import (
+    EVERYONE,
+    AuditPage,
     Blocks,
     Events,
     Hello,
     Kv,
+    Leases,
     Operations,
     ReplicaFrame,
     RequestRow,
     Requests,
     RequestState,
+    TenantStatus,
 )
 
+MAX_RECORDS = 1_000
+DEFAULT_RECORDS = 100
+#: Beyond the last record of any audit.
+MAX_POSITION = 999_999_999
 MAX_EVENTS = 10_000
 DEFAULT_EVENTS = 100
 REQUEST_STATES: tuple[RequestState, ...] = get_args(RequestState)
@@ -126,6 +138,46 @@ class Reads:
     async def tenants(self, _request: Request) -> Response:
         return json_response(replace(self._context.fleet.tenants(), simulated=self._simulated))
 
+    async def replica(self, request: Request) -> Response:
+        replica = request.path_params["id"]
+        self._must_exist(replica)
+        return self._tagged(self._context.fleet.replica(replica), f"replica:{replica}")
+
+    async def tenant(self, request: Request) -> Response:
+        name: str = request.path_params["name"]
+        check_tenant(name)
+        return self._tagged(tenant_status(self._context.fleet, name), f"tenant:{name}")
+
+    async def leases(self, _request: Request) -> Response:
+        held = self._context.leases.current()
+        return json_response(Leases(leases=[] if held is None else [structs.replace(held, id="", token=0)]))
+
+    async def audit(self, request: Request) -> Response:
+        limit = _whole_number(request, "limit", DEFAULT_RECORDS, 1, MAX_RECORDS)
+        given = request.query_params
+        if "before" in given and "after" in given:
+            raise _bad_parameter("after", "either before or after can be given.")
+        files = self._context.audit.files
+        try:
+            if "after" in given:
+                after = _whole_number(request, "after", 0, 0, MAX_POSITION)
+                records = await asyncio.to_thread(files.after, after, limit)
+            else:
+                before = _whole_number(request, "before", MAX_POSITION, 1, MAX_POSITION)
+                records = await asyncio.to_thread(files.before, before, limit)
+        except OSError as error:
+            why = f"{files.path}: {error.strerror or error}"
+            raise refuse(503, "audit_unavailable", "The audit cannot be read.", why) from error
+        return json_response(AuditPage(records=records, trouble=self._context.audit.trouble))
+
+    def _tagged(self, document: Struct, target: str) -> Response:
+        """With the version that a command for it names."""
+        response = json_response(document)
+        version = self._context.versions().version(target)
+        if version is not None:
+            response.headers["etag"] = f'"{version}"'
+        return response
+
     async def watch(self, request: Request) -> EventStream:
         """Resuming is a fresh snapshot: what ``Last-Event-ID`` names is not needed for it."""
         query = parse_query(
@@ -140,6 +192,7 @@ class Reads:
 
     async def tokens(self, request: Request) -> EventStream:
         fleet = self._context.fleet
+        account = Account(request, "tokens")
         generations: list[Generation] = []
         gone: list[RequestRow] = []
         for each in parse_tap_query(request.query_params.get("requests")):
@@ -150,6 +203,8 @@ class Reads:
                 gone.append(row)
             else:
                 raise unknown_request()
+        account.of_target("request", ",".join(each.id for each in [*generations, *gone]))
+        await self._context.audit.note(account.record("received"))
         return self._stream(TokenTap(self._context, generations, gone))
 
     def _stream(self, source: WatchSession | TokenTap) -> EventStream:
@@ -169,6 +224,24 @@ class Reads:
     def _must_exist(self, replica: str) -> None:
         if replica not in self._context.fleet.replica_ids():
             raise unknown_replica()
+
+
+def tenant_status(fleet: Fleet, name: str) -> TenantStatus:
+    """Of one that nothing is known of, too: it may use what all others may."""
+    tenants = fleet.tenants()
+    for tenant in tenants.tenants:
+        if tenant.name == name:
+            return tenant
+    return TenantStatus(
+        name=name,
+        limits=tenants.default,
+        own=name == EVERYONE,
+        running=0,
+        waiting=0,
+        kv_blocks=0,
+        requests_last_minute=0,
+        refused=0,
+    )
 
 
 def unknown_replica() -> Refusal:

@@ -3,6 +3,7 @@ written."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,12 +22,32 @@ from infer_engine.protocol import Role as Role
 Handler = Callable[[Request], Awaitable[Response | ASGIApp]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A query parameter, for whoever reads about it; its handler checks it."""
+
+    name: str
+    says: str
+    #: JSON schema of its value.
+    schema: dict[str, Any]
+    required: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ControlRoute:
-    method: str
+    """``answer`` is the document of a 200, or the struct of each message where the answer is a stream;
+    ``body`` what a command holds. ``changes``: the command needs ``If-Match``."""
+
+    method: Literal["GET", "POST", "DELETE"]
     path: str
     permission: Role
     handler: Handler
+    says: str
+    answer: Any
+    query: tuple[Query, ...] = ()
+    body: Any = None
+    changes: bool = False
+    stream: bool = False
 
 
 #: Says which role a caller has; None is nobody.

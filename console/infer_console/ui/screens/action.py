@@ -56,6 +56,8 @@ class ActionScreen(OverlayScreen):
         form = Form.of(action, target, given, scopes)
         self.dialog = Dialog(form, Prediction("asking", [], []))
         self._number = 0
+        #: Of what the prediction on the screen was made for.
+        self._version: str | None = None
         self._timer: Timer | None = None
         self._asking_again: Timer
 
@@ -159,7 +161,9 @@ class ActionScreen(OverlayScreen):
         target = self.form.current_target
         command = self.form.action.command(target, values, actor=actor(), dry_run=dry_run)
         asked = _Asked(self._number, dry_run)
-        future = self.console.collector.command(command, target)
+        # What was shown is what it is for: if somebody changed it since, it is refused.
+        version = None if dry_run else self._version
+        future = self.console.collector.command(command, target, version)
         future.add_done_callback(lambda done: self._arrived(asked, done))
         return True
 
@@ -182,7 +186,7 @@ class ActionScreen(OverlayScreen):
         if isinstance(answer, CommandResult):
             if self.dialog.phase == "failed":  # it would be taken now: the refusal is of the past
                 self.dialog.phase, self.dialog.outcome = "edit", None
-            effect = answer.effect
+            effect, self._version = answer.effect, answer.resource_version
             self.dialog.prediction = Prediction("server", list(effect.summary), list(effect.warnings))
         elif answer.status >= 500:
             self.dialog.prediction = Prediction("screen", [], problem_lines(answer))

@@ -1,0 +1,38 @@
+"""What can be asked of each read, as its description has it; the reads themselves check it."""
+
+from typing import Any, get_args
+
+from infer_engine.control.routes import Query
+from infer_engine.protocol import RequestState
+
+
+def _text(name: str, says: str, *, required: bool = False) -> Query:
+    return Query(name=name, says=says, schema={"type": "string"}, required=required)
+
+
+def _number(name: str, says: str, lowest: int, highest: int) -> Query:
+    schema: dict[str, Any] = {"type": "integer", "minimum": lowest, "maximum": highest}
+    return Query(name=name, says=says, schema=schema)
+
+
+REQUESTS = (
+    Query(
+        name="state",
+        says="only those in this state",
+        schema={"type": "string", "enum": sorted(get_args(RequestState))},
+    ),
+    _text("replica", "only those on this replica"),
+)
+EVENTS = (_number("limit", "the newest so many", 1, 10_000),)
+WATCH = (
+    _text("replicas", "ids, comma-separated; all when not given"),
+    _text("detail", "roster, blocks, steps, comma-separated"),
+    Query(name="hz", says="how often, from 0.1 to 20", schema={"type": "number"}),
+    _text("others", "what of replicas that are not named: status"),
+)
+TOKENS = (_text("requests", "up to 16 ids, comma-separated", required=True),)
+AUDIT = (
+    _number("limit", "so many records", 1, 1_000),
+    _number("before", "the last ones before this position", 1, 999_999_999),
+    _number("after", "the first ones after this position", 0, 999_999_999),
+)
