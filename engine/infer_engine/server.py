@@ -19,7 +19,9 @@ from typing import Any, TypeVar
 from infer_engine.control.api import build_control
 from infer_engine.control.context import Context
 from infer_engine.control.corpus import ordinary_tokens
+from infer_engine.control.keeping import Keeping
 from infer_engine.control.operations import Operations
+from infer_engine.control.recorder import Recorder
 from infer_engine.control.traffic import Injector
 from infer_engine.fetching import fetch_model
 from infer_engine.fleet.fleet import Fleet
@@ -126,6 +128,9 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         gateway_status=lambda: load.status(sockets.gateway_url),
         server_version=_version(),
     )
+    recorder = Recorder(context, max_bytes=settings.recorder_mib << 20) if settings.recorder_mib else None
+    keeping = Keeping(recorder, settings.replicas, fleet.status)
+    context.recorder, context.history = keeping.recorder, keeping.history
     # Only the owner of the process can open its socket, and the owner may do everything.
     control = Listener(build_control(context, lambda _scope: "admin"), sockets.control)
     load.start()
@@ -133,6 +138,7 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
         if clock is not None:
             clock.start()
         await fleet.start()
+        keeping.start()
         await gateway.start()
         await control.start()
         _say_listening(sockets)
@@ -140,6 +146,7 @@ async def _run(settings: ServerSettings, model: LoadedModel, sockets: Sockets, s
     finally:
         _leave_anyway_after(stop.drain_s + END_S)
         await operations.close()
+        await keeping.close()
         await fleet.stop(stop.drain_s)
         if clock is not None:
             await clock.stop()

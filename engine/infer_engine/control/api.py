@@ -9,6 +9,7 @@ from starlette.responses import Response
 from infer_engine.control.commands import Commands
 from infer_engine.control.context import Context
 from infer_engine.control.guard import Guard
+from infer_engine.control.past import Past
 from infer_engine.control.problems import problem_response
 from infer_engine.control.reads import Reads
 from infer_engine.control.routes import ControlRoute, RoleOf, to_starlette
@@ -18,13 +19,16 @@ PREFIX = "/control/v1"
 
 
 def control_routes(context: Context) -> list[ControlRoute]:
-    reads, commands = Reads(context), Commands(context)
+    reads, past, commands = Reads(context), Past(context), Commands(context)
     return [
         ControlRoute("GET", f"{PREFIX}/hello", "viewer", reads.hello),
         ControlRoute("GET", f"{PREFIX}/state", "viewer", reads.state),
         ControlRoute("GET", f"{PREFIX}/requests", "viewer", reads.requests),
         ControlRoute("POST", f"{PREFIX}/requests/{{id}}:cancel", "operator", commands.cancel),
         ControlRoute("GET", f"{PREFIX}/requests/{{id}}", "viewer", reads.request),
+        ControlRoute("GET", f"{PREFIX}/requests/{{id}}/timeline", "viewer", reads.timeline),
+        ControlRoute("GET", f"{PREFIX}/history", "viewer", past.history),
+        ControlRoute("GET", f"{PREFIX}/recorder", "viewer", past.recorder),
         ControlRoute("GET", f"{PREFIX}/replicas/{{id}}/blocks", "viewer", reads.blocks),
         ControlRoute("POST", f"{PREFIX}/replicas/{{id}}:drain", "operator", commands.drain),
         ControlRoute("POST", f"{PREFIX}/replicas/{{id}}:undrain", "operator", commands.undrain),

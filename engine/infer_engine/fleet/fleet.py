@@ -34,6 +34,7 @@ from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.refusals import stopping
 from infer_engine.fleet.run_dir import RunDir
 from infer_engine.fleet.tenants import TenantDesk
+from infer_engine.fleet.timelines import Timelines
 from infer_engine.fleet.tracked import Intent, Tracked
 from infer_engine.fleet.views import Views
 from infer_engine.protocol import (
@@ -100,7 +101,10 @@ class Fleet:
         self._placer = Placer(self._ledger, self._handles, loads, most_held=settings.replica.max_waiting)
         self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
         self._observers = Observers(self._handles)
-        self._views = Views(settings, self._handles, self._ledger, self._placer, self.measures, simulation)
+        self.timelines = Timelines(self._ledger)
+        self._views = Views(
+            settings, self._handles, self._ledger, self._placer, self.measures, self.timelines, simulation
+        )
         states = StateChanges(ready=self._replica_ready, observed=self._draining.observed)
         self._inbox = Inbox(self._handles, self._ledger, self._placer, self.measures, states, self._link.send)
         self._lifecycles = {

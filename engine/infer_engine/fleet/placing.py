@@ -55,6 +55,7 @@ class Placer:
             raise queue_full(waiting, self.loads.most_waiting * len(admitting))
         if because is not None:
             request.held_because = because
+            generation.log.held(self.ledger.clock(), because)
             self.held.append(request)
 
     def replace(self, request: Tracked) -> str | None:

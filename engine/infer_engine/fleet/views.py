@@ -11,6 +11,7 @@ from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.measures import Measures, itl_figures, queue_figures, ttft_figures
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.rows import frame_row, live_row, observed_row
+from infer_engine.fleet.timelines import Timelines
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import (
     Fleet,
@@ -36,6 +37,7 @@ class Views:
     ledger: Ledger
     placer: Placer
     measures: Measures
+    timelines: Timelines
     #: How the simulation goes; None where nothing is simulated.
     simulation: Callable[[], Simulation] | None = None
 
@@ -134,6 +136,7 @@ class Views:
             tokens_per_s=measures.token_rate.per_s(now_s) if live else None,
             ttft_s=ttft_figures([measures.ttft], requests, now_s),
             itl_s=itl_figures([measures.itl], now_s),
+            ttft_split_s=self.timelines.figures(handle.id),
             preemptions=measures.preemptions,
             prefix_hit_ratio=measures.prefix_hit_ratio,
             incarnation=handle.incarnation,
@@ -223,6 +226,7 @@ class Views:
             queue_wait_s=queue_figures([part.queue_wait for part in parts], requests, now_s),
             ttft_s=ttft_figures([part.ttft for part in parts], requests, now_s),
             itl_s=itl_figures([part.itl for part in parts], now_s),
+            ttft_split_s=self.timelines.figures(None),
             preemptions=sum(part.preemptions for part in parts),
             waiting_reasons=dict(reasons),
             finished=dict(self.ledger.finished),
