@@ -4,7 +4,6 @@ A message whose ``prev`` is 0 begins a chain: a snapshot follows, and whoever fo
 whose end is missing is readable up to there. ``zstd -dc FILE | jq`` shows it.
 """
 
-import io
 from collections.abc import Generator, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -76,8 +75,8 @@ class RecordingWriter:
 
 
 class RecordingReader:
-    """``header``, then ``lines``; both raise RecordingError. ``is_truncated`` says after the last line whether
-    the end is missing."""
+    """``header``, then ``lines``; both raise RecordingError. ``is_truncated`` says after the last line that
+    the file ends within one, or in damage; what is cut off between two frames cannot be told."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.is_truncated = False
@@ -88,7 +87,9 @@ class RecordingReader:
         try:
             self.header = msgspec.json.decode(first or b"", type=Header)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise RecordingError("this is no recording: it does not begin with a recording's header") from error
+            raise RecordingError(
+                "this is no recording: it does not begin with a recording's header"
+            ) from error
         if self.header.recording > FORMAT:
             raise RecordingError(
                 f"the recording's format is {self.header.recording}, this console reads up to {FORMAT}"
@@ -121,9 +122,8 @@ class RecordingReader:
 
     def _decompressed(self, file: BinaryIO) -> Generator[bytes]:
         """Bounded pieces: a small file may hold very much."""
-        source = _Counted(file)
         reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
-            source, read_across_frames=True, read_size=READ_BYTES
+            file, read_across_frames=True, read_size=READ_BYTES
         )
         began = False
         try:
@@ -134,29 +134,6 @@ class RecordingReader:
             if not began:
                 raise RecordingError("this is no recording: it is not Zstandard data") from error
             self.is_truncated = True
-        self.is_truncated = self.is_truncated or not _ends_with_a_frame(source)
-
-
-class _Counted(io.RawIOBase):
-    """Remembers the bytes since the last frame began, as far as its end has to be judged by them."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        super().__init__()
-        self._file = file
-        self.judge = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj(
-            read_across_frames=True
-        )
-        self.bad = False
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        return self._file.read(size)
-
-
-def _ends_with_a_frame(source: _Counted) -> bool:
-    return not source.bad
 
 
 def _too_long() -> RecordingError:

@@ -72,6 +72,7 @@ class EngineSource:
         self._backoff = Backoff()
         #: What the last connection was asked for, where the next can go on after it.
         self._watched: Interest | None = None
+        self._can_resume = False
 
     def set_interest(self, interest: Interest) -> None:
         if interest != self._interest:
@@ -110,6 +111,7 @@ class EngineSource:
     async def _greet(self) -> None:
         hello = await self._client.hello()
         self._state.hello(hello)
+        self._can_resume = "resume" in hello.capabilities
         if "history" in hello.capabilities and self._state.wants_history:
             await self._look_back()
         newer = hello.protocol_version > PROTOCOL_VERSION
@@ -134,7 +136,8 @@ class EngineSource:
         since messages were missing. Raises a Failure when the connection is lost."""
         self._interest_changed.clear()
         interest = self._interest
-        since = self._state.resume_id if interest == self._watched else None
+        goes_on = self._can_resume and interest == self._watched
+        since = self._state.resume_id if goes_on else None
         self._watched = interest
         if since is None:
             self._state.opened()
