@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,7 +12,9 @@ from infer_engine.control.frames import Detail
 from infer_engine.control.resume import Sessions
 from infer_engine.control.watch import WatchSession
 from infer_engine.control.watch_query import Query
+from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Refusal
+from infer_engine.settings import ServerSettings
 from support.watching import Mirror, envelopes, idle_step
 
 QUERY = Query(detail=Detail(blocks=False), hz=20.0)
@@ -153,3 +156,26 @@ async def test_whatever_is_cut_whenever_the_state_is_that_of_a_fresh_snapshot(
     assert mirror.held == fresh.held
     await fresh_stream.aclose()
     await stream.aclose()
+
+
+async def test_of_a_thousand_replicas_one_pays_for_what_one_looks_at(
+    context: Context, directory: Path
+) -> None:
+    settings = ServerSettings(replicas=1_000, simulate="70b@4×h100")
+    fleet = Fleet(settings, run_dir=directory / "thousand")
+    context.fleet = fleet
+
+    async def bytes_of(query: Query) -> int:
+        session = WatchSession(context, query, clock=asyncio.get_running_loop().time, wall=lambda: 1.0)
+        stream = session.messages()
+        first = await anext(stream)
+        for number in range(1_000):
+            fleet.feed.step(idle_step(1, f"r{number}"))
+        then = await anext(stream)
+        await stream.aclose()
+        return len(first) + len(then)
+
+    one = await bytes_of(Query(replicas=frozenset({"r7"}), detail=Detail(blocks=False), hz=20.0))
+    everything = await bytes_of(Query(detail=Detail(blocks=False), hz=20.0))
+    assert one < 8_192
+    assert everything > 100 * one

@@ -32,6 +32,7 @@ SERVER_OPTIONS = (
     ("--speed", "speed", "X"),
     ("--name", "name", "NAME"),
     ("--seed", "seed", "N"),
+    ("--recorder-mib", "recorder_mib", "N"),
 )
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
