@@ -39,6 +39,26 @@ WaitingReason = Literal[
 EventKind = Literal[
     "admit", "finish", "preempt", "cache_evict", "move", "reject", "replica", "operation", "traffic"
 ]
+#: What happens to a request. ``received``: its whole body is there; ``queued``: a replica was sent it;
+#: ``moved``: like routed, but it had been on another replica; ``resumed``: admitted again after a preemption;
+#: ``held``: no replica has it; ``first_byte``: of the answer, given to the connection.
+TimelineKind = Literal[
+    "arrived",
+    "received",
+    "authenticated",
+    "tokenized",
+    "held",
+    "routed",
+    "moved",
+    "queued",
+    "admitted",
+    "resumed",
+    "prefill",
+    "first_token",
+    "first_byte",
+    "preempted",
+    "finished",
+]
 OperationPhase = Literal["pending", "running", "succeeded", "failed", "cancelled"]
 DrainMode = Literal["migrate", "wait", "cancel"]
 #: What a caller of the control API may do, in rising order; ``content`` reads generated text.
@@ -52,6 +72,30 @@ class Percentiles(Struct, frozen=True):
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
+
+
+class TtftSplit(Struct, frozen=True, kw_only=True):
+    """Where the seconds from a request's receipt to the first byte of its answer went. ``tokenize`` includes
+    the wait for it, ``queue`` every wait for admission before the first token. The parts sum to ``total``,
+    except in percentiles, where each is its own part's."""
+
+    gateway: float | None = None
+    tokenize: float | None = None
+    queue: float | None = None
+    prefill: float | None = None
+    send: float | None = None
+    total: float | None = None
+
+
+class TtftSplits(Struct, frozen=True, kw_only=True):
+    """Of users' streamed requests over the last minute. ``slowest`` is the mean of the slowest 1 % of
+    ``requests``, which include those that still wait, with their present age."""
+
+    p50: TtftSplit = TtftSplit()
+    p95: TtftSplit = TtftSplit()
+    slowest: TtftSplit | None = None
+    slowest_requests: int = 0
+    requests: int = 0
 
 
 class QueueWait(Struct, frozen=True):
@@ -152,6 +196,7 @@ class Replica(Struct, frozen=True, kw_only=True):
     observed_generation: int | None = None
     #: How often it was ended because it had stalled.
     stalls: int | None = None
+    ttft_split_s: TtftSplits = TtftSplits()
 
 
 class RequestRow(Struct, frozen=True, kw_only=True):
@@ -279,6 +324,18 @@ class ScalingStatus(Struct, frozen=True, kw_only=True):
     boot_measured: bool = False
 
 
+class RecorderStatus(Struct, frozen=True, kw_only=True):
+    """The flight recorder: what span it covers and in which detail."""
+
+    from_at: float | None = None
+    until_at: float | None = None
+    bytes: int = 0
+    max_bytes: int
+    hz: float
+    #: roster, blocks, steps; beside status, totals and events.
+    detail: list[str]
+
+
 class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     model: str
@@ -299,6 +356,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     observed_generation: int | None = None
     #: Why specs do not outlive this server, or what of them was lost; None where all is well.
     specs_trouble: str | None = None
+    #: None where nothing records.
+    recorder: RecorderStatus | None = None
 
 
 class Totals(Struct, frozen=True, kw_only=True):
@@ -316,6 +375,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     preemptions: int | None = None
     waiting_reasons: dict[str, int] = {}
     finished: dict[str, int] = {}
+    ttft_split_s: TtftSplits = TtftSplits()
 
 
 class Alarm(Struct, frozen=True, kw_only=True):
@@ -423,6 +483,51 @@ class Event(Struct, frozen=True, kw_only=True):
     #: Server-made text; user text never enters it.
     message: str | None = None
     synthetic: bool = False
+
+
+class TimelineEntry(Struct, frozen=True, kw_only=True):
+    """``at_s`` is seconds since the timeline began. ``reason`` says why a replica was chosen (routed, moved),
+    how it was preempted or ended, why it is held."""
+
+    kind: TimelineKind
+    at_s: float
+    replica: str | None = None
+    reason: str | None = None
+    #: Of the prompt (tokenized), computed by this chunk (prefill), to redo (preempted), generated (finished).
+    tokens: int | None = None
+    #: Taken (admitted) or freed (preempted, finished).
+    blocks: int | None = None
+    #: Chunks before this one that have no entry.
+    omitted: int = 0
+
+
+class Timeline(Struct, frozen=True, kw_only=True):
+    """What happened to one request. Entries are in order; a long life keeps its first and its latest ones:
+    then ``omitted`` are missing after the first ``omitted_after``."""
+
+    version: int = PROTOCOL_VERSION
+    simulated: bool = False
+    request: str
+    began_at: float
+    entries: list[TimelineEntry]
+    omitted: int = 0
+    omitted_after: int | None = None
+    ttft_split_s: TtftSplit
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """Series of the past at a fixed step, oldest first, the last one ending at ``until_at``; null where
+    nothing was known. Gauges and rates are means over a step, latencies its highest. Keys: kv, running,
+    waiting, tokens_per_s, ttft_p95, ttft_p99, itl_p95, itl_p99, queue_wait_p99."""
+
+    version: int = PROTOCOL_VERSION
+    simulated: bool = False
+    until_at: float
+    step_s: float
+    #: How often it was looked; a step is a multiple of it.
+    sample_s: float
+    fleet: dict[str, list[float | None]]
+    replicas: dict[str, dict[str, list[float | None]]] = {}
 
 
 class Finished(Struct, frozen=True):

@@ -21,7 +21,9 @@ from infer_engine.control.audit_files import AuditDirError, AuditFiles
 from infer_engine.control.context import Context
 from infer_engine.control.corpus import ordinary_tokens
 from infer_engine.control.doors import Doors
+from infer_engine.control.keeping import Keeping
 from infer_engine.control.operations import Operations
+from infer_engine.control.recorder import Recorder
 from infer_engine.control.traffic import Injector
 from infer_engine.entrance import Entrance, open_entrance
 from infer_engine.fleet.fleet import Fleet
@@ -116,11 +118,7 @@ async def _run(
 ) -> None:
     sockets, admitted, keyring = entrance
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
-    fleet = (
-        Fleet(settings, spec_dir=kept.specs)
-        if clock is None
-        else _simulated(settings, model, clock, kept.specs)
-    )
+    fleet = _fleet(settings, model, clock, kept)
     fleet.specs.trouble = fleet.specs.trouble or kept.trouble
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
     limits = Connections(
@@ -152,6 +150,9 @@ async def _run(
     publisher = _publisher(settings, context)
     supervisor = Supervisor.of_this_process()
     control = Doors(context, admitted, settings.control_hosts, sockets.control, sockets.control_tcp)
+    recorder = Recorder(context, max_bytes=settings.recorder_mib << 20) if settings.recorder_mib else None
+    keeping = Keeping(recorder, settings.replicas, fleet.status)
+    context.recorder, context.history = keeping.recorder, keeping.history
     load.start()
     try:
         if clock is not None:
@@ -160,6 +161,7 @@ async def _run(
         if publisher is not None:
             publisher.start()
         await context.audit.open()
+        keeping.start()
         await gateway.start()
         await control.start()
         if keyring is not None or admitted.token_file is not None:
@@ -171,6 +173,7 @@ async def _run(
         supervisor.stopping()
         _leave_anyway_after(stop.drain_s + END_S)
         await operations.close()
+        await keeping.close()
         await fleet.stop(stop.drain_s, hurry=stop.hurry)
         if clock is not None:
             await clock.stop()

@@ -206,6 +206,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(ge=0, le=86_400, description="how long requests may go on after SIGTERM: TimeoutStopSec - 5"),
     ] = 25.0
     replica: ReplicaSettings = ReplicaSettings()
+    recorder_mib: Annotated[
+        int, Meta(ge=0, le=4096, description="memory of the flight recorder in MiB; 0 records nothing")
+    ] = 64
     seed: Annotated[int, Meta(description="seed of what the server itself draws (ids, test traffic)")] = 0
 
     def __post_init__(self) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 from infer_engine.fleet.feed import Feed
 from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
+from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.measures import Measures
+from infer_engine.fleet.timelines import Timelines
 from infer_engine.protocol import Fleet, Replica, RequestRow, Status, Totals
 
 
@@ -29,6 +31,7 @@ class ScriptedFleet:
     def __post_init__(self) -> None:
         self.feed = Feed()
         self.measures = Measures(["r0"], 0.0)
+        self.timelines = Timelines(Ledger(self.feed, self.now))
 
     def forget(self) -> None:
         """As new."""

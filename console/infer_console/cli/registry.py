@@ -9,6 +9,7 @@ from infer_console.cli import (
     key,
     limits,
     look,
+    past,
     proxy,
     replica_verbs,
     serve,
@@ -22,6 +23,7 @@ from infer_console.cli.verb import Verb
 VERBS: tuple[Verb, ...] = (
     *serve.VERBS,
     *look.VERBS,
+    *past.VERBS,
     *wait.VERBS,
     *act.VERBS,
     *replica_verbs.VERBS,

@@ -56,6 +56,7 @@ SERVER_OPTIONS = (
     ("--state-dir", "state_dir", "DIR"),
     ("--max-replicas", "max_replicas", "N"),
     ("--replace-stalled", "replace_stalled", ON_OFF),
+    ("--recorder-mib", "recorder_mib", "N"),
 )
 #: Options that may be given several times.
 REPEATED = frozenset({"--control-host", "--control-group"})

@@ -19,6 +19,7 @@ from infer_engine.protocol import (
     CommandResult,
     Events,
     Hello,
+    History,
     LiveLimits,
     Operation,
     Operations,
@@ -27,6 +28,7 @@ from infer_engine.protocol import (
     Requests,
     Status,
     Tenants,
+    Timeline,
 )
 
 from infer_console.connect import Target
@@ -92,6 +94,12 @@ class EngineClient:
     async def request(self, request: str) -> RequestRow:
         return await self._get(request_path(request), RequestRow)
 
+    async def timeline(self, request: str) -> Timeline:
+        return await self._get(f"{request_path(request)}/timeline", Timeline)
+
+    async def history(self, seconds: float, step_s: float) -> History:
+        return await self._get(f"{PREFIX}/history", History, seconds=f"{seconds:g}", step=f"{step_s:g}")
+
     async def blocks(self, replica: str) -> Blocks:
         return await self._get(replica_path(replica, "blocks"), Blocks)
 
@@ -156,15 +164,34 @@ class EngineClient:
 
     @asynccontextmanager
     async def watch(
-        self, replicas: Sequence[str], detail: Sequence[str], hz: float
+        self, replicas: Sequence[str], detail: Sequence[str], hz: float, since: str | None = None
     ) -> AsyncGenerator["MessageStream"]:
         """The watch stream: ``protocol.Envelope`` as JSON text, one per message. Every replica's status
-        comes, the parts in ``detail`` only for ``replicas``."""
+        comes, the parts in ``detail`` only for ``replicas``. ``since``: the id of the last message that came,
+        to be sent what followed it (RefusedError 410 when that is not to be had)."""
         params = {"hz": f"{hz:g}", "detail": ""}
         if replicas and detail:
             params |= {"replicas": ",".join(replicas), "detail": ",".join(detail), "others": "status"}
+        if since is not None:
+            params["since"] = since
         async with self._stream(f"{PREFIX}/watch", params) as stream:
             yield stream
+
+    async def recording(self, from_at: float | None, to_at: float | None) -> AsyncGenerator[bytes]:
+        """What the server's flight recorder has of that span (Unix seconds): the bytes of a recording."""
+        given = {"from": from_at, "to": to_at}
+        params = {name: f"{at:.3f}" for name, at in given.items() if at is not None}
+        timeout = httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
+        try:
+            async with self._http.stream(
+                "GET", f"{PREFIX}/recorder", params=params, timeout=timeout
+            ) as response:
+                if response.status_code >= 300:
+                    raise RefusedError(_problem(response, await self._read(response)))
+                async for chunk in response.aiter_bytes():
+                    yield chunk
+        except httpx2.HTTPError as error:
+            raise UnreachableError(self.target.url, _why(error)) from error
 
     @asynccontextmanager
     async def tokens(self, requests: Sequence[str]) -> AsyncGenerator["MessageStream"]:

@@ -14,6 +14,10 @@ from infer_console.sources.client import EngineClient, MessageStream
 from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
 from infer_console.sources.interest import Interest
 from infer_console.state.fold import ConsoleState
+from infer_console.state.series import INTERVAL_S, SAMPLES
+
+#: What was before is told this coarsely: a cell of a sparkline.
+HISTORY_STEP_S = 20.0
 
 Failure = UnreachableError | RefusedError | NotUnderstoodError
 
@@ -66,6 +70,9 @@ class EngineSource:
         self._streams: tuple[str, ...] = ()  # as last asked for
         self._streams_changed = asyncio.Event()
         self._backoff = Backoff()
+        #: What the last connection was asked for, where the next can go on after it.
+        self._watched: Interest | None = None
+        self._can_resume = False
 
     def set_interest(self, interest: Interest) -> None:
         if interest != self._interest:
@@ -104,6 +111,9 @@ class EngineSource:
     async def _greet(self) -> None:
         hello = await self._client.hello()
         self._state.hello(hello)
+        self._can_resume = "resume" in hello.capabilities
+        if "history" in hello.capabilities and self._state.wants_history:
+            await self._look_back()
         newer = hello.protocol_version > PROTOCOL_VERSION
         self._state.link.note(
             f"the server speaks protocol {hello.protocol_version}, this console {PROTOCOL_VERSION}:"
@@ -112,16 +122,32 @@ class EngineSource:
             else ""
         )
 
+    async def _look_back(self) -> None:
+        """What was before this console came; one that cannot have it starts with empty histories."""
+        try:
+            history = await self._client.history(SAMPLES * INTERVAL_S, HISTORY_STEP_S)
+        except (RefusedError, NotUnderstoodError) as failure:
+            self._state.link.note(f"no history: {describe(failure)}")
+        else:
+            self._state.look_back(history)
+
     async def _watch_once(self) -> bool:
         """Follow one connection. True: open the next at once, with another filter; False: after a pause,
         since messages were missing. Raises a Failure when the connection is lost."""
         self._interest_changed.clear()
         interest = self._interest
-        self._state.opened()
+        goes_on = self._can_resume and interest == self._watched
+        since = self._state.resume_id if goes_on else None
+        self._watched = interest
+        if since is None:
+            self._state.opened()
         try:
-            async with self._client.watch(interest.replicas, interest.detail, interest.hz) as stream:
+            async with self._client.watch(interest.replicas, interest.detail, interest.hz, since) as stream:
                 return await _until(self._interest_changed, self._follow(stream))
         except RefusedError as refused:
+            if since is not None and refused.problem.status in (400, 410):
+                self._state.opened()
+                return True  # at once, with a fresh snapshot
             if refused.problem.code != "unknown_replica" or not interest.replicas:
                 raise
             # What was looked at is gone; the rest of the fleet is still there.
@@ -137,6 +163,7 @@ class EngineSource:
             self._state.link.received(received - counted, now_s)
             counted = received
             if not self._fold(text, now_s):
+                self._watched = None  # the next connection begins anew
                 return
             self._changed()
         raise UnreachableError(self._client.target.url, "the server closed the stream")

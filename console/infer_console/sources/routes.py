@@ -59,7 +59,7 @@ def command_route(command: Command, target: str | None) -> tuple[str, str]:
 
 def needs_version(command: Command) -> bool:
     """Whether the server wants to know which version of a spec it is for."""
-    return isinstance(command, Undrain | SetHeadroom | ChangeLimits | ChangeTenant)
+    return isinstance(command, Undrain | Release | Scale | Shed | SetHeadroom | ChangeLimits | ChangeTenant)
 
 
 def replica_path(replica: str, part: str) -> str:

@@ -13,6 +13,7 @@ from infer_engine.protocol import (
     FleetDelta,
     HeldDelta,
     Hello,
+    History,
     OperationDelta,
     ReplicaFrame,
     ReplicaGone,
@@ -64,6 +65,7 @@ class ConsoleState:
         self._history = SeriesSet()
         self._replica_history: dict[str, SeriesSet] = {}
         self._sampled_s: float | None = None
+        self._looked_back = False
 
     # --- what comes in
 
@@ -73,6 +75,24 @@ class ConsoleState:
         self._capabilities = frozenset(hello.capabilities)
         if self._world.fleet is None:
             self._world.fleet = hello.fleet
+
+    @property
+    def resume_id(self) -> str | None:
+        """The id of the last message that was folded, after which the stream can go on; None when there is
+        none."""
+        return f"{self._epoch}:{self._seq}" if self._epoch is not None and self._seq else None
+
+    @property
+    def wants_history(self) -> bool:
+        """Nothing was sampled yet that was known."""
+        return self._history.is_unknown
+
+    def look_back(self, history: History) -> None:
+        """Take the server's series for the time before this console came."""
+        self._history.look_back(history.fleet, history.step_s)
+        for replica, series in history.replicas.items():
+            self._replica_history.setdefault(replica, SeriesSet()).look_back(series, history.step_s)
+        self._looked_back = True
 
     def opened(self) -> None:
         """A new watch connection: sequence numbers start anew and half a snapshot is worth nothing."""
@@ -176,7 +196,11 @@ class ConsoleState:
     def _sample_once(self, *, known: bool) -> None:
         totals = self._world.totals
         self._history.sample(sample_totals(totals) if known and totals else {})
+        if self._world.replicas:
+            self._looked_back = False
         for gone in self._replica_history.keys() - self._world.replicas.keys():
+            if self._looked_back:
+                break  # its first frame has yet to come
             if self._incoming is None or gone not in self._incoming.replicas:
                 del self._replica_history[gone]
         for fold in self._world.replicas.values():

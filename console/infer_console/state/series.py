@@ -1,7 +1,7 @@
 """History at a fixed interval: what the sparklines draw."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from infer_engine.protocol import Kv, Replica, Totals
 
@@ -30,6 +30,22 @@ class SeriesSet:
         for key, samples in self._samples.items():
             samples.append(values.get(key))
         self._taken += 1
+        self._series = None
+
+    @property
+    def is_unknown(self) -> bool:
+        return all(value is None for samples in self._samples.values() for value in samples)
+
+    def look_back(self, series: Mapping[str, Sequence[float | None]], step_s: float) -> None:
+        """Begin with what a server knows of the time before; each of its values stands for ``step_s``."""
+        times = max(1, round(step_s / INTERVAL_S))
+        length = min(SAMPLES, max((len(values) for values in series.values()), default=0) * times)
+        for key, samples in self._samples.items():
+            expanded = [value for value in series.get(key, ()) for _ in range(times)]
+            samples.clear()
+            samples.extend([None] * (length - len(expanded)))
+            samples.extend(expanded)
+        self._taken = length
         self._series = None
 
     def series(self) -> dict[str, Series]:

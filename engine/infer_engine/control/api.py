@@ -17,8 +17,9 @@ from infer_engine.control.context import Context
 from infer_engine.control.denials import Denials
 from infer_engine.control.guard import Guard
 from infer_engine.control.mutation import Mutation, Pipeline
+from infer_engine.control.past import Past
 from infer_engine.control.problems import problem_response
-from infer_engine.control.queries import AUDIT, EVENTS, REQUESTS, TOKENS, WATCH
+from infer_engine.control.queries import AUDIT, EVENTS, HISTORY, RECORDER, REQUESTS, TOKENS, WATCH
 from infer_engine.control.reads import Reads, tenant_status
 from infer_engine.control.replica_commands import ReplicaCommands
 from infer_engine.control.routes import ControlRoute, RoleOf, role_of_principal, to_starlette
@@ -32,6 +33,7 @@ from infer_engine.protocol import (
     Envelope,
     Events,
     Hello,
+    History,
     Lease,
     Leases,
     LiveLimits,
@@ -43,6 +45,7 @@ from infer_engine.protocol import (
     Status,
     Tenants,
     TenantStatus,
+    Timeline,
     TokenDelta,
 )
 
@@ -54,7 +57,7 @@ def control_routes(context: Context) -> list[ControlRoute]:
 
 
 def _reads(context: Context) -> list[ControlRoute]:
-    reads = Reads(context)
+    reads, past = Reads(context), Past(context)
 
     def read(path: str, handler: Any, says: str, answer: Any, **more: Any) -> ControlRoute:
         permission = more.pop("permission", "viewer")
@@ -65,6 +68,9 @@ def _reads(context: Context) -> list[ControlRoute]:
         read("/state", reads.state, "the fleet and its replicas", Status),
         read("/requests", reads.requests, "who runs and who waits, and why", Requests, query=REQUESTS),
         read("/requests/{id}", reads.request, "one request", RequestRow),
+        read("/requests/{id}/timeline", reads.timeline, "what happened to a request, and when", Timeline),
+        read("/history", past.history, "the figures of the last hour", History, query=HISTORY),
+        read("/recorder", past.recorder, "what the flight recorder kept", bytes, query=RECORDER, stream=True),
         read("/replicas/{id}", reads.replica, "one replica; its version as ETag", Replica),
         read("/replicas/{id}/blocks", reads.blocks, "a replica's KV block map", Blocks),
         read("/events", reads.events, "what happened, oldest first", Events, query=EVENTS),

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from infer_engine.control.audit import Audit
+from infer_engine.control.history import HistoryKeeper
 from infer_engine.control.idempotency import Idempotency
 from infer_engine.control.leases import Leases
 from infer_engine.control.operations import Operations
+from infer_engine.control.recorder import Recorder
 from infer_engine.control.traffic import Injector
 from infer_engine.control.versions import Versions
 from infer_engine.fleet.fleet import Fleet
@@ -21,7 +23,11 @@ from infer_engine.protocol import GatewayStatus, Status
 #: What this server can do, for consoles that know more or less than it.
 CAPABILITIES = [
     "watch",
+    "resume",
     "tokens",
+    "timeline",
+    "history",
+    "recorder",
     "drain",
     "undrain",
     "fence",
@@ -56,6 +62,9 @@ class Context:
     leases: Leases = field(default_factory=lambda: Leases(time.time, time.monotonic))
     #: Set when the server stops: every stream ends.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    #: None where nothing records.
+    recorder: Recorder | None = None
+    history: HistoryKeeper | None = None
 
     def versions(self) -> Versions:
         """Of what is wanted of the fleet, its replicas and its tenants."""
@@ -69,5 +78,6 @@ class Context:
             version=self.server_version,
             gateway=self.gateway_status(),
             traffic=self.injector.status(),
+            recorder=self.recorder.status() if self.recorder is not None else None,
         )
         return structs.replace(status, fleet=fleet)

@@ -4,7 +4,15 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from infer_engine.protocol import BlockRun, Percentiles, QueueWait, Replica, ReplicaFrame, RequestRow
+from infer_engine.protocol import (
+    BlockRun,
+    Percentiles,
+    QueueWait,
+    Replica,
+    ReplicaFrame,
+    RequestRow,
+    TtftSplits,
+)
 
 #: Ages grow all the time; alone they are worth a message only this often.
 AGE_PERIOD_S = 1.0
@@ -124,4 +132,5 @@ def _ageless_status(status: Replica) -> Replica:
         itl_s=Percentiles(),
         preemptions_per_min=None,
         prefix_hit_ratio=None,
+        ttft_split_s=TtftSplits(),
     )

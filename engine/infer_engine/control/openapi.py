@@ -48,13 +48,16 @@ def describe(routes: Sequence[ControlRoute]) -> dict[str, Any]:
 def _operation(route: ControlRoute, schema: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     problem = {"description": "refused", "content": {PROBLEM_TYPE: {"schema": schema[Problem]}}}
     kind = "text/event-stream" if route.stream else "application/json"
+    answer: dict[str, Any] = {kind: {"schema": schema[route.answer]}}
+    if route.answer is bytes:
+        answer = {"application/zstd": {}}
     described: dict[str, Any] = {
         "summary": route.says,
         "description": f"Needs the role {route.permission}.",
         "operationId": _name(route),
         "parameters": _parameters(route),
         "responses": {
-            "200": {"description": route.says, "content": {kind: {"schema": schema[route.answer]}}},
+            "200": {"description": route.says, "content": answer},
             "4XX": problem,
             "503": problem,
         },

@@ -18,6 +18,9 @@ from infer_engine.protocol import (
 
 #: Steps and events that wait for a client at most.
 QUEUE_LENGTH = 1_024
+#: Of what was sent to a client, so much is kept for the case that it did not arrive.
+REPLAY_BYTES = 256 * 1024
+REPLAY_MESSAGES = 2_048
 
 
 class Chain:
@@ -28,21 +31,56 @@ class Chain:
         self._epoch = epoch
         self._sequence = sequence
         self._wall = wall
-        self._prev = 0
+        #: ``seq`` of the newest message, 0 before the first.
+        self.prev = 0
         self._encoder = msgspec.json.Encoder()
 
-    def message(self, delta: Delta) -> bytes:
+    def restart(self) -> None:
+        """The next message is the first of a chain."""
+        self.prev = 0
+
+    def line(self, delta: Delta) -> bytes:
+        """The next message as JSON, which holds no raw line end."""
         seq = next(self._sequence)
-        envelope = Envelope(epoch=self._epoch, seq=seq, prev=self._prev, at=self._wall(), delta=delta)
-        self._prev = seq
+        envelope = Envelope(epoch=self._epoch, seq=seq, prev=self.prev, at=self._wall(), delta=delta)
+        self.prev = seq
+        return self._encoder.encode(envelope)
+
+    def message(self, delta: Delta) -> bytes:
+        """The next message as a server-sent event."""
+        line = self.line(delta)
         tag = type(delta).__struct_config__.tag
-        # JSON holds no raw line end, so one data line is enough.
         return b"id: %s:%d\nevent: %s\ndata: %s\n\n" % (
             self._epoch.encode(),
-            seq,
+            self.prev,
             str(tag).encode(),
-            self._encoder.encode(envelope),
+            line,
         )
+
+
+class Replay:
+    """The latest messages of one chain, so that a client can go on after the last that it has."""
+
+    def __init__(self) -> None:
+        self._messages: deque[tuple[int, int, bytes]] = deque()
+        self._bytes = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._messages
+
+    def add(self, prev: int, seq: int, message: bytes) -> None:
+        self._messages.append((prev, seq, message))
+        self._bytes += len(message)
+        while self._bytes > REPLAY_BYTES or len(self._messages) > REPLAY_MESSAGES:
+            self._bytes -= len(self._messages.popleft()[2])
+
+    def after(self, seq: int) -> list[bytes] | None:
+        """The messages that follow ``seq``; None when that was never sent here, or too long ago."""
+        known = any(each == seq for _, each, _ in self._messages)
+        if not known and (self.is_empty or self._messages[0][0] != seq or seq == 0):
+            return None
+        return [message for _, each, message in self._messages if each > seq]
 
 
 class Queue:

@@ -29,6 +29,16 @@ WATCH = (
     _text("detail", "roster, blocks, steps, comma-separated"),
     Query(name="hz", says="how often, from 0.1 to 20", schema={"type": "number"}),
     _text("others", "what of replicas that are not named: status"),
+    _text("since", "the id of the last message that was received, to go on after it"),
+)
+HISTORY = (
+    Query(name="seconds", says="how far back, at most an hour", schema={"type": "number"}),
+    Query(name="step", says="seconds between two points", schema={"type": "number"}),
+    _text("replicas", "ids, comma-separated; all when not given and there are not too many"),
+)
+RECORDER = (
+    Query(name="from", says="the first moment, in Unix seconds", schema={"type": "number"}),
+    Query(name="to", says="the last moment", schema={"type": "number"}),
 )
 TOKENS = (_text("requests", "up to 16 ids, comma-separated", required=True),)
 AUDIT = (

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import closing
 from typing import get_args
 
@@ -15,10 +16,11 @@ from infer_engine.control.decode import check_tenant
 from infer_engine.control.principal import principal_of
 from infer_engine.control.problems import echo, json_response
 from infer_engine.control.records import Account
+from infer_engine.control.resume import Sessions
 from infer_engine.control.sse import EventStream
 from infer_engine.control.taps import TokenTap, parse_tap_query
 from infer_engine.control.watch import FIRST_OBSERVATION_S, LIVE_STATES, MAX_WATCHERS, WatchSession
-from infer_engine.control.watch_query import FASTEST_HZ, parse_query
+from infer_engine.control.watch_query import FASTEST_HZ, Query, parse_query
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation, Refusal, refuse
 from infer_engine.protocol import (
@@ -51,6 +53,7 @@ class Reads:
         self._context = context
         self._streams = 0
         self._simulated = context.fleet.is_simulated
+        self._sessions = Sessions(context.fleet.epoch, self._session)
 
     async def hello(self, request: Request) -> Response:
         context = self._context
@@ -84,6 +87,13 @@ class Reads:
         if row is None:
             raise unknown_request()
         return json_response(row)
+
+    async def timeline(self, request: Request) -> Response:
+        request_id, fleet = request.path_params["id"], self._context.fleet
+        found = fleet.timelines.find(request_id)
+        if found is None:
+            raise unknown_request()
+        return json_response(found.document(request_id, fleet.moment, simulated=self._simulated))
 
     async def blocks(self, request: Request) -> Response:
         replica = request.path_params["id"]
@@ -179,7 +189,8 @@ class Reads:
         return response
 
     async def watch(self, request: Request) -> EventStream:
-        """Resuming is a fresh snapshot: what ``Last-Event-ID`` names is not needed for it."""
+        """``since`` or ``Last-Event-ID`` names the last message that the client has: it gets what follows, a
+        fresh snapshot where it asks for something else now, or 410."""
         query = parse_query(
             request.query_params.get("replicas"),
             request.query_params.get("detail"),
@@ -187,15 +198,25 @@ class Reads:
             self._context.fleet.replica_ids(),
             request.query_params.get("others"),
         )
-        session = WatchSession(self._context, query, clock=time.monotonic, wall=time.time)
-        return self._stream(session)
+        since = request.query_params.get("since") or request.headers.get("last-event-id")
+        found = self._sessions.find(since, query) if since is not None else None
+        if found is not None:
+            session, seq = found
+            return self._stream(lambda: session.resume(seq), lambda: self._sessions.ended(session))
+        self._check_streams()
+        fresh = self._sessions.new(query)
+        return self._stream(fresh.messages, lambda: self._sessions.ended(fresh))
+
+    def _session(self, query: Query, left: Callable[[WatchSession], None]) -> WatchSession:
+        return WatchSession(self._context, query, clock=time.monotonic, wall=time.time, left=left)
 
     async def tokens(self, request: Request) -> EventStream:
         fleet = self._context.fleet
         account = Account(request, "tokens")
         generations: list[Generation] = []
         gone: list[RequestRow] = []
-        for each in parse_tap_query(request.query_params.get("requests")):
+        ids = parse_tap_query(request.query_params.get("requests"))
+        for each in ids:
             generation, row = fleet.find(each), fleet.row(each)
             if generation is not None:
                 generations.append(generation)
@@ -205,9 +226,9 @@ class Reads:
                 raise unknown_request()
         account.of_target("request", ",".join(each.id for each in [*generations, *gone]))
         await self._context.audit.note(account.record("received"))
-        return self._stream(TokenTap(self._context, generations, gone))
+        return self._stream(TokenTap(self._context, generations, gone).messages)
 
-    def _stream(self, source: WatchSession | TokenTap) -> EventStream:
+    def _check_streams(self) -> None:
         if self._streams >= MAX_WATCHERS:
             raise Refusal(
                 refuse(
@@ -215,11 +236,18 @@ class Reads:
                 ).problem,
                 retry_after_s=5.0,
             )
-        self._streams += 1  # now, not when it begins to send: a burst must not pass the limit
-        return EventStream(source.messages(), self._stream_closed)
 
-    def _stream_closed(self) -> None:
-        self._streams -= 1
+    def _stream(
+        self, messages: Callable[[], AsyncGenerator[bytes]], closed: Callable[[], None] = lambda: None
+    ) -> EventStream:
+        self._check_streams()
+        self._streams += 1  # now, not when it begins to send: a burst must not pass the limit
+
+        def when_closed() -> None:
+            self._streams -= 1
+            closed()
+
+        return EventStream(messages(), when_closed)
 
     def _must_exist(self, replica: str) -> None:
         if replica not in self._context.fleet.replica_ids():

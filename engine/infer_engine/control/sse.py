@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 #: A client that takes no bytes for this long is cut off.
 SEND_TIMEOUT_S = 10.0
 
+EVENTS = b"text/event-stream; charset=utf-8"
 _HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
@@ -25,7 +25,14 @@ class EventStream:
     when the client goes, and when the client stops reading for SEND_TIMEOUT_S; ``closed`` is called after
     it, even if nothing was ever sent."""
 
-    def __init__(self, messages: AsyncGenerator[bytes], closed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        messages: AsyncGenerator[bytes],
+        closed: Callable[[], None] = lambda: None,
+        *,
+        media_type: bytes = EVENTS,
+    ) -> None:
+        self._headers = [(b"content-type", media_type), *_HEADERS]
         self._messages = messages
         self._closed = closed
 
@@ -57,7 +64,7 @@ class EventStream:
     async def _send_all(self, send: Send) -> str:
         """``"done"``, or ``"stuck"`` when the client stopped reading."""
         try:
-            await _send(send, {"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await _send(send, {"type": "http.response.start", "status": 200, "headers": self._headers})
             async for message in self._messages:
                 await _send(send, {"type": "http.response.body", "body": message, "more_body": True})
             await _send(send, {"type": "http.response.body", "body": b"", "more_body": False})

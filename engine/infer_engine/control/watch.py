@@ -3,123 +3,125 @@ sent.
 
 State is coalesced: a slow client gets the newest state, not its history. Steps and events are not; they
 queue, and a client that lets its queue overflow is reset to a fresh snapshot instead of growing the server.
+A client that lost its connection can go on where it was: see ``resume``.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
-from infer_engine.control.frames import STATUS_ONLY, SentReplica, row_changed
-from infer_engine.control.operations import Operations
-from infer_engine.control.outbox import Chain, Queue
+from infer_engine.control.deltas import LIVE_STATES, Deltas
+from infer_engine.control.deltas import Source as DeltaSource
+from infer_engine.control.outbox import Chain, Replay
 from infer_engine.control.watch_query import Query
-from infer_engine.fleet.fleet import Fleet
-from infer_engine.protocol import (
-    Delta,
-    Event,
-    EventDelta,
-    FleetDelta,
-    Heartbeat,
-    HeldDelta,
-    OperationDelta,
-    ReplicaGone,
-    ReplicaState,
-    RequestRow,
-    Reset,
-    SnapshotBegin,
-    SnapshotEnd,
-    Status,
-    Step,
-)
+from infer_engine.protocol import Delta, Heartbeat, Reset
 
-#: Events at the head of a snapshot.
-SNAPSHOT_EVENTS = 100
 HEARTBEAT_S = 2.0
-FLEET_PERIOD_S = 0.5
-HELD_AGE_PERIOD_S = 1.0
 #: A client that is reset this often within RESET_WINDOW_S is let go.
 MOST_RESETS = 3
 RESET_WINDOW_S = 60.0
 #: How long the snapshot waits for the block maps that the new observers asked for.
 FIRST_OBSERVATION_S = 1.0
 MAX_WATCHERS = 64
-#: States in which a replica has a process that tells of its blocks.
-LIVE_STATES: frozenset[ReplicaState] = frozenset({"ready", "draining", "drained"})
+
+__all__ = ["FIRST_OBSERVATION_S", "LIVE_STATES", "MAX_WATCHERS", "Source", "WatchSession"]
 
 
-class Source(Protocol):
-    """What a watch session reads of the server."""
-
-    fleet: Fleet
-    operations: Operations
-    server_version: str
-    capabilities: list[str]
-    #: Numbers the messages of all streams.
-    sequence: Iterator[int]
+class Source(DeltaSource, Protocol):
     #: Set when the server stops: every stream ends.
     stopping: asyncio.Event
 
-    def status(self) -> Status: ...
-
 
 class WatchSession:
-    """One connection. ``clock`` is monotonic seconds, ``wall`` Unix seconds."""
+    """One client, over one connection or, with ``resume``, several. ``clock`` is monotonic seconds, ``wall``
+    Unix seconds. When the client left, ``left`` is called: whoever gave it may resume the session, and has to
+    close it; without it the session closes itself."""
 
     def __init__(
-        self, source: Source, query: Query, *, clock: Callable[[], float], wall: Callable[[], float]
+        self,
+        source: Source,
+        query: Query,
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        left: Callable[["WatchSession"], None] | None = None,
     ) -> None:
+        self.query = query
         self._source = source
-        self._query = query
         self._clock = clock
         self._wall = wall
+        self._left = left
         self._chain = Chain(source.fleet.epoch, source.sequence, wall)
-        self.queue = Queue(self._wants)
-        self._replicas: dict[str, SentReplica] = {}
-        self._fleet: FleetDelta | None = None
-        self._fleet_at_s = 0.0
-        self._held: list[RequestRow] = []
-        self._held_ages_at_s = 0.0
+        self._deltas = Deltas(source, query, clock)
+        self.queue = self._deltas.queue
+        self.replay = Replay()
+        self.is_closed = False
         self._heartbeat_at_s = 0.0
         self._resets: deque[float] = deque(maxlen=MOST_RESETS)
+        #: Counts connections: the newest has the session.
+        self._connection = 0
 
-    async def messages(self) -> AsyncGenerator[bytes]:
+    def close(self) -> None:
+        self.is_closed = True
+        self._deltas.close()
+
+    def messages(self) -> AsyncGenerator[bytes]:
         """SSE messages, several at a time, until the server stops or the client was reset too often."""
-        with ExitStack() as watching:
-            watching.callback(self._source.fleet.feed.subscribe(self.queue.put))
-            watching.callback(self._source.operations.subscribe(self.queue.put_operation))
-            for replica in self._query.replicas or [None]:
-                watching.enter_context(
-                    closing(self._source.fleet.observe(replica, self._query.hz, self._query.detail.blocks))
-                )
-            await self._first_observation()
-            yield self._encode(self._snapshot())
-            next_tick_s = self._clock()
-            while True:
-                next_tick_s = max(next_tick_s + 1 / self._query.hz, self._clock())
-                if await self._stopping_within(next_tick_s - self._clock()):
-                    return
-                if self.queue.dropped:
-                    reset = self._reset()
-                    yield self._encode(reset)
-                    if len(reset) == 1:
-                        return
+        return self._connected(None)
+
+    def resume(self, since: int) -> AsyncGenerator[bytes]:
+        """The same, beginning after the message numbered ``since``, which must be in ``replay``. A connection
+        that still has the session loses it."""
+        return self._connected(since)
+
+    async def _connected(self, since: int | None) -> AsyncGenerator[bytes]:
+        self._connection += 1
+        connection = self._connection
+        is_over = False
+        try:
+            with self._deltas.observing():
+                if since is None:
+                    self._deltas.open()
+                    await self._first_observation()
+                    yield self._encode(self._deltas.snapshot())
                 else:
-                    changes = self._changes()
-                    if changes:
-                        yield self._encode(changes)
+                    self._heartbeat_at_s = 0.0
+                    missed = self.replay.after(since)
+                    if missed is None:
+                        return  # gone meanwhile: the client will ask again and be told
+                    yield b"".join(missed) or b": resumed\n\n"
+                next_tick_s = self._clock()
+                while connection == self._connection:
+                    next_tick_s = max(next_tick_s + 1 / self.query.hz, self._clock())
+                    if await self._stopping_within(next_tick_s - self._clock()):
+                        is_over = True
+                        return
+                    if connection != self._connection:
+                        return
+                    deltas = self._reset() if self.queue.dropped else self._changes()
+                    if deltas:
+                        yield self._encode(deltas)
+                    if len(deltas) == 1 and isinstance(deltas[0], Reset):
+                        is_over = True
+                        return
+        finally:
+            if connection == self._connection:
+                if is_over or self._left is None or self.replay.is_empty:
+                    self.close()
+                else:
+                    self._left(self)
 
-    def _wants(self, item: Event | Step) -> bool:
-        if isinstance(item, Event):
-            return True
-        return self._query.detail.steps and self._asked(item.replica)
-
-    def _asked(self, replica: str) -> bool:
-        return self._query.replicas is None or replica in self._query.replicas
+    def _changes(self) -> list[Delta]:
+        return [*self._deltas.changes(), *self._heartbeat()]
 
     def _encode(self, deltas: list[Delta]) -> bytes:
-        return b"".join(map(self._chain.message, deltas))
+        messages: list[bytes] = []
+        for delta in deltas:
+            prev, message = self._chain.prev, self._chain.message(delta)
+            self.replay.add(prev, self._chain.prev, message)
+            messages.append(message)
+        return b"".join(messages)
 
     async def _stopping_within(self, seconds: float) -> bool:
         try:
@@ -132,45 +134,9 @@ class WatchSession:
     async def _first_observation(self) -> None:
         """Wait a moment for block maps, so that the snapshot can be whole."""
         deadline_s = self._clock() + FIRST_OBSERVATION_S
-        while self._query.detail.blocks and self._clock() < deadline_s:
-            frames = map(self._source.fleet.frame, self._observable())
-            if all(frame.blocks is not None for frame in frames) or await self._stopping_within(0.05):
+        while self._clock() < deadline_s and not self._deltas.is_observed:
+            if await self._stopping_within(0.05):
                 return
-
-    def _observable(self) -> list[str]:
-        fleet = self._source.fleet
-        return [
-            each
-            for each in fleet.replica_ids()
-            if self._asked(each) and fleet.replica(each).state in LIVE_STATES
-        ]
-
-    def _snapshot(self) -> list[Delta]:
-        self.queue.restart()
-        self._replicas.clear()
-        self._fleet = None
-        source = self._source
-        begin = SnapshotBegin(server_version=source.server_version, capabilities=source.capabilities)
-        self._held = source.fleet.held_rows()
-        return [
-            begin,
-            *self._fleet_delta(),
-            *self._frames(),
-            HeldDelta(rows=self._held),
-            *(OperationDelta(operation=each) for each in reversed(source.operations.newest_first())),
-            *(EventDelta(event=event) for event in source.fleet.feed.events(limit=SNAPSHOT_EVENTS)),
-            SnapshotEnd(),
-        ]
-
-    def _changes(self) -> list[Delta]:
-        """Everything from one moment: the steps that led to a frame come before it."""
-        return [
-            *self.queue.take(),
-            *self._frames(),
-            *self._held_delta(),
-            *self._fleet_delta(),
-            *self._heartbeat(),
-        ]
 
     def _reset(self) -> list[Delta]:
         """A reset and a fresh snapshot, or a reset alone: then the client is let go."""
@@ -182,49 +148,7 @@ class WatchSession:
             ]
         self._resets.append(now_s)
         reset = Reset(why="slow_consumer: the queue was full", dropped=self.queue.restart())
-        return [reset, *self._snapshot()]
-
-    def _frames(self) -> list[Delta]:
-        now_s = self._clock()
-        deltas: list[Delta] = []
-        ids = self._source.fleet.replica_ids()
-        shown = [each for each in ids if self._query.others or self._asked(each)]
-        for replica in [each for each in self._replicas if each not in shown]:
-            del self._replicas[replica]
-            deltas.append(ReplicaGone(replica=replica))
-        for replica in shown:
-            sent = self._replicas.setdefault(replica, SentReplica())
-            detail = self._query.detail if self._asked(replica) else STATUS_ONLY
-            frame = sent.delta(self._source.fleet.frame(replica), detail, now_s)
-            if frame is not None:
-                deltas.append(frame)
-        return deltas
-
-    def _held_delta(self) -> list[Delta]:
-        rows = self._source.fleet.held_rows()
-        now_s = self._clock()
-        ages_due = now_s - self._held_ages_at_s >= HELD_AGE_PERIOD_S
-        same = len(rows) == len(self._held) and not any(
-            before.id != now.id or row_changed(before, now, ages_due)
-            for before, now in zip(self._held, rows, strict=True)
-        )
-        if same:
-            return []
-        self._held = rows
-        self._held_ages_at_s = now_s
-        return [HeldDelta(rows=rows)]
-
-    def _fleet_delta(self) -> list[Delta]:
-        now_s = self._clock()
-        if self._fleet is not None and now_s - self._fleet_at_s < FLEET_PERIOD_S:
-            return []
-        self._fleet_at_s = now_s
-        status = self._source.status()
-        delta = FleetDelta(fleet=status.fleet, totals=status.totals)
-        if delta == self._fleet:
-            return []
-        self._fleet = delta
-        return [delta]
+        return [reset, *self._deltas.snapshot()]
 
     def _heartbeat(self) -> list[Delta]:
         now_s = self._clock()

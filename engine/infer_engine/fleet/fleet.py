@@ -46,6 +46,7 @@ from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.fleet.specs import Specs, prime_tenants, restore, starting
 from infer_engine.fleet.stalls import Stalls
 from infer_engine.fleet.tenants import TenantDesk
+from infer_engine.fleet.timelines import Timelines
 from infer_engine.fleet.tracked import Intent, Tracked
 from infer_engine.fleet.views import Views
 from infer_engine.protocol import (
@@ -147,12 +148,14 @@ class Fleet:
         self.specs = Specs(
             self._handles, self._tenants, begin.wanted, settings.replicas, spec_dir, trouble=lost
         )
+        self.timelines = Timelines(self._ledger)
         self._views = Views(
             settings,
             self._handles,
             self._ledger,
             self._placer,
             self.measures,
+            self.timelines,
             simulation,
             self._scaling.status,
             self.specs,

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from infer_engine.fleet.timeline import GatewayMoments, TimelineLog
 from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import FinishReason, Problem, Tier
@@ -65,6 +66,10 @@ class GenerationSpec:
     #: The id of a request with the same tenant and prompt, taken just before: its replica is preferred, where
     #: both share the prompt's blocks.
     fork_of: str | None = None
+    #: What happened to it before the fleet was asked; None for what did not come over HTTP.
+    moments: GatewayMoments | None = None
+    #: Its client is sent the answer as it grows.
+    streams: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +92,7 @@ class Generation:
     #: Stable code beside ``error``: kv_exhausted, replica_lost, cancelled_by_operator, …
     error_code: str | None = None
     preemptions: int = 0
+    log: TimelineLog = field(default_factory=TimelineLog)
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property

@@ -131,6 +131,9 @@ class Inbox:
             self._preempted(handle, preempted, now_s)
         for admitted in report.admitted:
             self._admitted(handle, admitted, now_s - report.duration_s)
+        for prefilled in report.prefills:
+            if (request := self._placed(handle, prefilled.id)) is not None:
+                request.generation.log.chunk(now_s, prefilled.tokens)
         spoke = self._tokens(handle, report.tokens, now_s)
         reasons: dict[str, FinishReason] = {
             finished.id: self._finished(handle, finished) for finished in report.finished
@@ -173,6 +176,7 @@ class Inbox:
         request.restart_wait()
         request.waiting_since_s = now_s
         request.generation.preemptions += 1
+        request.generation.log.preempted(now_s, preempted.mode, preempted.freed_blocks, preempted.redo_tokens)
         self.measures.of[handle.id].preempted(preempted.mode, now_s)
         spec = request.generation.spec
         self.ledger.feed.event(
@@ -195,6 +199,7 @@ class Inbox:
         wait_s = max(0.0, began_s - request.waiting_since_s)
         request.state = "running"
         request.blocks = admitted.blocks
+        generation.log.admitted(began_s, admitted.blocks, resumed=admitted.resumed)
         if generation.admitted_s is None:
             generation.admitted_s = generation.arrived_s + wait_s
             self.measures.of[handle.id].admitted(request, wait_s, self.ledger.clock())
@@ -233,6 +238,7 @@ class Inbox:
                 interval = (now_s - generation.emitted_s[-2], generation.spec.synthetic)
                 intervals[interval] = intervals.get(interval, 0) + 1
             else:
+                generation.log.first_token(now_s)
                 measures.first_token(request, now_s)
         if spoke:
             measures.emitted(len(spoke), now_s)

@@ -37,6 +37,7 @@ class Ledger:
     def enter(self, generation: Generation) -> Tracked:
         request = Tracked(generation=generation, waiting_since_s=generation.arrived_s)
         self.live[generation.id] = request
+        generation.log.submitted(generation.arrived_s, generation.spec.moments)
         return request
 
     def forget(self, request: Tracked) -> None:
@@ -44,8 +45,10 @@ class Ledger:
         self.displace(request)
         del self.live[request.id]
 
-    def place(self, request: Tracked, replica: str) -> None:
+    def place(self, request: Tracked, replica: str, why: str | None = None) -> None:
+        """``why`` there, in a few words of ours."""
         request.generation.replica = replica
+        request.generation.log.placed(self.clock(), replica, why)
         request.restart_wait()
         self._on.setdefault(replica, {})[request.id] = request
 
@@ -55,6 +58,8 @@ class Ledger:
         if replica is not None and self._on[replica].pop(request.id, None) is not None:
             for listener in self._leave_listeners:
                 listener(request, replica)
+        if replica is not None:
+            request.generation.log.held(self.clock())
         request.generation.replica = None
         request.restart_wait()
 
@@ -105,6 +110,7 @@ class Ledger:
             return
         replica = generation.replica
         row = tombstone(request, reason, self.clock())
+        generation.log.finished(self.clock(), code or reason, len(generation.emitted), freed_blocks)
         self.displace(request)
         # Its readers may still ask where it ran.
         generation.replica = replica

@@ -55,6 +55,7 @@ class Placer:
             raise queue_full(waiting, self.loads.most_waiting * len(admitting))
         if because is not None:
             request.held_because = because
+            generation.log.held(self.ledger.clock(), because)
             self.held.append(request)
 
     def replace(self, request: Tracked) -> str | None:
@@ -155,7 +156,7 @@ class Placer:
             chosen = choice.replica
             message = _submit_message(request, self.ledger.clock(), self._parent_on(request, chosen))
             if candidates[chosen].submit(message):
-                self.ledger.place(request, chosen)
+                self.ledger.place(request, chosen, str(choice))
                 handle = candidates[chosen]
                 self.routing.placed(request, handle, choice)
                 if handle.work_since_s is None:

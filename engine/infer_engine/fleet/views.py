@@ -13,6 +13,7 @@ from infer_engine.fleet.measures import Measures, itl_figures, queue_figures, tt
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.rows import frame_row, live_row, observed_row
 from infer_engine.fleet.specs import FLEET, Specs
+from infer_engine.fleet.timelines import Timelines
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import (
     Fleet,
@@ -39,6 +40,7 @@ class Views:
     ledger: Ledger
     placer: Placer
     measures: Measures
+    timelines: Timelines
     #: How the simulation goes; None where nothing is simulated.
     simulation: Callable[[], Simulation] | None = None
     scaling: Callable[[], ScalingStatus | None] = lambda: None
@@ -140,6 +142,7 @@ class Views:
             tokens_per_s=measures.token_rate.per_s(now_s) if live else None,
             ttft_s=ttft_figures([measures.ttft], requests, now_s),
             itl_s=itl_figures([measures.itl], now_s),
+            ttft_split_s=self.timelines.figures(handle.id),
             preemptions=measures.preemptions,
             prefix_hit_ratio=measures.prefix_hit_ratio,
             incarnation=handle.incarnation,
@@ -246,6 +249,7 @@ class Views:
             ttft_s=ttft_figures([part.ttft for part in parts], requests, now_s),
             itl_s=itl_figures([part.itl for part in parts], now_s),
             preemptions=self.measures.retired_preemptions + sum(part.preemptions for part in parts),
+            ttft_split_s=self.timelines.figures(None),
             waiting_reasons=dict(reasons),
             finished=dict(self.ledger.finished),
         )

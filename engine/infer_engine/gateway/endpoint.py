@@ -64,28 +64,35 @@ class GenerateEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            arrived_s = self._parts.fleet.now()
             headers = Headers(scope=scope)
             body = await self._parts.receipt.body(headers, receive)
             key = key_of(scope)
             with self._parts.key_use.one_of(key):
                 async with Departure(receive) as departure:
-                    ask, generations = await self._take(headers, body, key)
+                    ask, generations = await self._take(headers, body, key, arrived_s)
                     await self._serve(ask, generations, departure, scope, receive, send)
         except SlowReaderError:
             await _cut(scope, receive)
         except ClientGoneError:
             return
 
-    async def _take(self, headers: Headers, body: bytes, key: ApiKey | None) -> tuple[Ask, list[Generation]]:
+    async def _take(
+        self, headers: Headers, body: bytes, key: ApiKey | None, arrived_s: float
+    ) -> tuple[Ask, list[Generation]]:
         parts = self._parts
+        received_s = parts.fleet.now()
         identity = read_identity(headers, key)
+        authenticated_s = parts.fleet.now()
         ask = await parts.desk.run(lambda: self._read(parse_object(body)), len(body))
         if ask.model != parts.model_name:
             raise unknown_model(ask.model, parts.model_name)
         constraint, field = ask.params.sampling.constraint, ask.params.constraint_field
         if constraint is not None and field is not None:
             await parts.constraints.check(constraint, field)
-        return ask, await parts.intake.take(ask, identity)
+        return ask, await parts.intake.take(
+            ask, identity, arrived_s=arrived_s, received_s=received_s, authenticated_s=authenticated_s
+        )
 
     async def _serve(
         self,
@@ -106,6 +113,8 @@ class GenerateEndpoint:
                 response = await self._whole(ask, choices)
                 departure.answered()
                 await response(scope, receive, send)
+                for answer in choices.answers:
+                    answer.generation.log.whole_sent(parts.fleet.now())
         except BaseException as error:
             left = isinstance(error, asyncio.CancelledError | ClientGoneError)
             self._give_up(choices, "client_disconnected" if left else "gateway_failed")
@@ -148,6 +157,7 @@ class GenerateEndpoint:
     async def _stream(self, ask: Ask, choices: Choices, stream: EventStream, departure: Departure) -> None:
         reply = self._reply(ask, choices)
         opening = [frame(document) for document in reply.opening(len(choices.answers))]
+        unsent = {answer.generation.id: answer.generation for answer in choices.answers}
         while not choices.complete:
             try:
                 pieces = await choices.pieces(stream.patience_s)
@@ -172,6 +182,13 @@ class GenerateEndpoint:
             elif frames:
                 await stream.write(*opening, *frames)
                 opening = []
+            if unsent and frames:
+                self._first_bytes(unsent, [choices.answers[piece.choice].generation for piece in pieces])
+
+    def _first_bytes(self, unsent: dict[str, Generation], sent: list[Generation]) -> None:
+        for generation in sent:
+            if unsent.pop(generation.id, None) is not None:
+                self._parts.fleet.timelines.first_byte(generation)
 
 
 def _joined(pieces: list[Piece], *, told: bool) -> Choice:

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
+from infer_engine.fleet.timeline import GatewayMoments
 from infer_engine.gateway.chat_request import ChatRequest
 from infer_engine.gateway.completion_request import CompletionRequest
 from infer_engine.gateway.encoding import EncodingDesk
@@ -41,16 +42,22 @@ class Intake:
         self._most_chars = context_length * longest
         self._pool_tokens: int | None = None
 
-    async def take(self, ask: Ask, identity: Identity) -> list[Generation]:
-        """One generation for each choice that is asked for. Raise ApiError: 400 when it can never fit (with
-        both numbers), 429 and 503 when it cannot be taken now."""
+    async def take(
+        self, ask: Ask, identity: Identity, *, arrived_s: float, received_s: float, authenticated_s: float
+    ) -> list[Generation]:
+        """One generation for each choice that is asked for. The moments are of the fleet's clock. Raise
+        ApiError: 400 when it can never fit (with both numbers), 429 and 503 when it cannot be taken now."""
         if ask.chars > self._most_chars:
             raise _too_long(
                 ask,
                 f"the prompt has {ask.chars:,} characters; the model's context holds "
                 f"{self._context_length:,} tokens, at most {self._most_chars:,} characters",
             )
+        tokenizing_s = self._fleet.now()
         prompt = await self._desk.run(lambda: ask.encode(self._tokenizer), ask.chars)
+        moments = GatewayMoments(
+            arrived_s, received_s, authenticated_s, tokenizing_s, self._fleet.now(), len(prompt)
+        )
         params = ask.params
         max_tokens = self._max_tokens(ask, len(prompt))
         if params.max_tokens is None:
@@ -66,6 +73,8 @@ class Intake:
             operation="chat" if isinstance(ask, ChatRequest) else "text_completion",
             client_id=identity.label_for(ask.params),
             deadline_s=identity.deadline_for(ask.params),
+            moments=moments,
+            streams=params.stream,
         )
         try:
             return self._fleet.submit_choices([_with_seed_of(spec, index) for index in range(params.choices)])

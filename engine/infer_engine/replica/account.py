@@ -13,6 +13,7 @@ from infer_engine.replica.messages import (
     LimitsSet,
     Observation,
     PreemptedOut,
+    Prefilled,
     StepReport,
     TokenOut,
 )
@@ -62,6 +63,7 @@ class Account:
                 FinishedOut(each.id, each.reason, each.freed_blocks, each.generated_tokens, each.error)
                 for each in finished
             ],
+            prefills=_prefills(plan) if plan.prefill_tokens else [],
             evicted_blocks=len(plan.evicted),
             evicted_hashes=plan.evicted_hashes,
             prefix_queries_tokens=plan.prefix_queries_tokens,
@@ -108,6 +110,15 @@ class Account:
             swapped_out_bytes=counters.swapped_out_blocks * self._block_bytes,
             swapped_in_bytes=counters.swapped_in_blocks * self._block_bytes,
         )
+
+
+def _prefills(plan: Plan) -> list[Prefilled]:
+    """The last token of a prompt may be a chunk of its own; any other single token is a decode."""
+    return [
+        Prefilled(chunk.request.id, chunk.count)
+        for chunk in plan.chunks
+        if chunk.count > 1 or chunk.start < len(chunk.request.prompt)
+    ]
 
 
 def limits_set(incarnation: int, call: int, old: Limits, new: Limits) -> LimitsSet:

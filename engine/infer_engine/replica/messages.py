@@ -161,6 +161,13 @@ class PreemptedOut(Struct, frozen=True, array_like=True):
     redo_tokens: int
 
 
+class Prefilled(Struct, frozen=True, array_like=True):
+    """So many tokens of the request's prompt (or of what it has to redo) were computed by this step."""
+
+    id: str
+    tokens: int
+
+
 class FinishedOut(Struct, frozen=True, array_like=True):
     id: str
     reason: FinishReason
@@ -185,6 +192,7 @@ class StepReport(Struct, frozen=True, kw_only=True, tag="step"):
     admitted: list[Admitted] = []
     preempted: list[PreemptedOut] = []
     finished: list[FinishedOut] = []
+    prefills: list[Prefilled] = []
     #: Cached blocks that this step reused for something else.
     evicted_blocks: int = 0
     #: The hashes under which they were found: the router forgets them.

@@ -1,0 +1,177 @@
+"""Verbs that look back: a request's timeline, and recordings."""
+
+import asyncio
+import re
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from infer_engine.protocol import Timeline, TimelineEntry, TtftSplit
+
+from infer_console.cli import codes
+from infer_console.cli.call import call
+from infer_console.cli.verb import Verb, json_option
+
+if TYPE_CHECKING:
+    from infer_console.sources.client import EngineClient
+
+_SPAN = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", re.ASCII)
+_UNIT_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0}
+#: A recording of what comes is flushed this often: what is lost in a crash is less than that.
+FLUSH_S = 1.0
+
+
+def _timeline(arguments: Namespace) -> int:
+    from infer_console.cli.output import print_json
+
+    async def work(client: "EngineClient") -> int:
+        timeline = await client.timeline(arguments.id)
+        if arguments.json:
+            print_json(timeline)
+        else:
+            _print_timeline(timeline)
+        return codes.OK
+
+    return call(arguments, work)
+
+
+def _print_timeline(timeline: Timeline) -> None:
+    from infer_console.cli.output import print_line, print_table
+    from infer_console.cli.tables import print_simulated
+    from infer_console.view.format import clock, count
+
+    print_simulated(timeline.simulated)
+    print_line(f"{timeline.request}  began {clock(timeline.began_at)}")
+    print_table(
+        ("AT>", "WHAT", "REPLICA", "TOKENS>", "BLOCKS>", "WHY"),
+        [
+            (
+                f"{entry.at_s:.3f}",
+                entry.kind,
+                entry.replica or "",
+                "" if entry.tokens is None else count(entry.tokens),
+                "" if entry.blocks is None else count(entry.blocks),
+                _note(timeline, number, entry),
+            )
+            for number, entry in enumerate(timeline.entries)
+        ],
+    )
+    print_line(f"TTFT {_split(timeline.ttft_split_s)}")
+
+
+def _note(timeline: Timeline, number: int, entry: TimelineEntry) -> str:
+    notes = [entry.reason or ""]
+    if entry.omitted:
+        notes.append(f"{entry.omitted} chunks before it not shown")
+    if timeline.omitted and number == timeline.omitted_after:
+        notes.append(f"{timeline.omitted} entries before it not kept")
+    return ", ".join(note for note in notes if note)
+
+
+def _split(split: TtftSplit) -> str:
+    from infer_console.view.format import UNKNOWN
+
+    def shown(seconds: float | None) -> str:
+        return UNKNOWN if seconds is None else f"{seconds:.3f}"
+
+    parts = ("gateway", "tokenize", "queue", "prefill", "send")
+    sums = " + ".join(f"{part} {shown(getattr(split, part))}" for part in parts)
+    return f"{shown(split.total)} s = {sums}"
+
+
+def _record(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain, note
+
+    path = Path(arguments.file)
+    try:
+        with path.open("xb") as file:
+
+            async def work(client: "EngineClient") -> int:
+                if arguments.duration is None:
+                    size = await _from_recorder(client, file, arguments.last)
+                else:
+                    size = await _live(client, file, arguments.duration)
+                note(f"{path}: {size:,} bytes")
+                return codes.OK
+
+            code = call(arguments, work)
+            is_empty = file.tell() == 0
+    except OSError as error:
+        complain(f"cannot write {path}: {error.strerror}")
+        return codes.ERROR
+    if is_empty:
+        path.unlink(missing_ok=True)  # nothing came, and what was asked has been answered
+    return code
+
+
+async def _from_recorder(client: "EngineClient", file: BinaryIO, last_s: float | None) -> int:
+    size = 0
+    async with aclosing(client.recording(None if last_s is None else time.time() - last_s, None)) as chunks:
+        async for chunk in chunks:
+            size += file.write(chunk)
+    return size
+
+
+async def _live(client: "EngineClient", file: BinaryIO, duration_s: float) -> int:
+    """Everything that a watcher of all replicas is told, for so long."""
+    from infer_console.recording import Header, RecordingWriter
+    from infer_console.sources.interest import DETAILS, MAX_REPLICAS
+
+    hello = await client.hello()
+    replicas = [each.id for each in (await client.state()).replicas][:MAX_REPLICAS]
+    header = Header(epoch=hello.epoch, made_at=time.time(), simulated=hello.fleet.simulated)
+    with RecordingWriter(file, header) as writer:
+        flushed_s = time.monotonic()
+        try:
+            async with asyncio.timeout(duration_s), client.watch(replicas, DETAILS, 2.0) as stream:
+                async for text in stream.messages():
+                    writer.write(text)
+                    if time.monotonic() - flushed_s > FLUSH_S:
+                        writer.flush()
+                        flushed_s = time.monotonic()
+        except TimeoutError:
+            pass  # that long it was to take
+    return file.tell()
+
+
+def _span(given: str) -> float:
+    match = _SPAN.fullmatch(given)
+    seconds = float(match[1]) * _UNIT_S[match[2]] if match else 0.0
+    if not 0 < seconds <= 86_400:
+        raise ArgumentTypeError(f"{given!r} was given, allowed is a time up to a day, like 90s, 10m or 1h")
+    return seconds
+
+
+def _timeline_arguments(parser: ArgumentParser) -> None:
+    json_option(parser)
+    parser.add_argument("id", metavar="ID")
+
+
+def _record_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a new file, by custom with the ending .icr")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
+        "--last",
+        type=_span,
+        metavar="TIME",
+        help="what the flight recorder has of the last 10m, 1h, …; all of it where this is not given",
+    )
+    either.add_argument("--duration", type=_span, metavar="TIME", help="what comes from now on, for so long")
+
+
+VERBS = (
+    Verb(
+        name="timeline",
+        help="what happened to a request, and where its time to first token went",
+        arguments=_timeline_arguments,
+        run=_timeline,
+    ),
+    Verb(
+        name="record",
+        help="write what was, or what comes, into a recording",
+        arguments=_record_arguments,
+        run=_record,
+    ),
+)

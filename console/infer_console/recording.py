@@ -1,0 +1,166 @@
+"""Recordings (``.icr``): Zstandard frames of JSON lines, a header and then the messages of a watch stream.
+
+A message whose ``prev`` is 0 begins a chain: a snapshot follows, and whoever folds begins anew. A recording
+whose end is missing is readable up to there. ``zstd -dc FILE | jq`` shows it.
+"""
+
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+import zstandard
+from infer_engine.protocol import PROTOCOL_VERSION, Envelope
+
+from infer_console.state.fold import ConsoleState
+
+FORMAT = 1
+#: A longer line is damage, or somebody's attack.
+MAX_LINE_BYTES = 8 * 1024 * 1024
+#: Lines are compressed this many bytes at a time, or when ``flush`` is called.
+FRAME_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
+
+_envelopes = msgspec.json.Decoder(Envelope)
+
+
+class RecordingError(Exception):
+    """The file is no recording, or one that cannot be read; ``str()`` says so in one line."""
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    recording: int = FORMAT
+    protocol_version: int = PROTOCOL_VERSION
+    epoch: str = ""
+    made_at: float | None = None
+    simulated: bool = False
+
+
+class RecordingWriter:
+    """Use as ``with``. Raises OSError of the file it writes to."""
+
+    def __init__(self, file: BinaryIO, header: Header) -> None:
+        self._file = file
+        self._compressor = zstandard.ZstdCompressor(level=3)
+        self._pending = bytearray(msgspec.json.encode(header) + b"\n")
+        self.messages = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.flush()
+
+    def write(self, message: str | bytes) -> None:
+        """One ``protocol.Envelope`` as JSON on one line, as the watch stream has it. ValueError when it is
+        longer than a reader would take or more than a line."""
+        line = message.encode() if isinstance(message, str) else message
+        if len(line) > MAX_LINE_BYTES or b"\n" in line:
+            raise ValueError(f"a message of {len(line)} bytes cannot be one line of a recording")
+        self._pending += line
+        self._pending += b"\n"
+        self.messages += 1
+        if len(self._pending) >= FRAME_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """What was written so far is readable, whatever happens next."""
+        if self._pending:
+            self._file.write(self._compressor.compress(bytes(self._pending)))
+            self._pending.clear()
+        self._file.flush()
+
+
+class RecordingReader:
+    """``header``, then ``lines``; both raise RecordingError. ``is_truncated`` says after the last line that
+    the file ends within one, or in damage; what is cut off between two frames cannot be told."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.is_truncated = False
+        #: Messages of a newer server that were passed over.
+        self.skipped = 0
+        self._lines = self._split(file)
+        first = next(self._lines, None)
+        try:
+            self.header = msgspec.json.decode(first or b"", type=Header)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise RecordingError(
+                "this is no recording: it does not begin with a recording's header"
+            ) from error
+        if self.header.recording > FORMAT:
+            raise RecordingError(
+                f"the recording's format is {self.header.recording}, this console reads up to {FORMAT}"
+            )
+
+    def envelopes(self) -> Generator[Envelope]:
+        """Messages in order; those that this console does not understand are skipped and counted."""
+        for line in self._lines:
+            try:
+                yield _envelopes.decode(line)
+            except msgspec.ValidationError:
+                self.skipped += 1
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise RecordingError(f"the recording is damaged: {error}") from error
+
+    def _split(self, file: BinaryIO) -> Generator[bytes]:
+        rest = bytearray()
+        for chunk in self._decompressed(file):
+            rest += chunk
+            *lines, tail = rest.split(b"\n")
+            for line in lines:
+                if len(line) > MAX_LINE_BYTES:
+                    raise _too_long()
+                yield bytes(line)
+            rest = tail
+            if len(rest) > MAX_LINE_BYTES:
+                raise _too_long()
+        if rest:
+            self.is_truncated = True  # half a line
+
+    def _decompressed(self, file: BinaryIO) -> Generator[bytes]:
+        """Bounded pieces: a small file may hold very much."""
+        reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
+            file, read_across_frames=True, read_size=READ_BYTES
+        )
+        began = False
+        try:
+            while chunk := reader.read(READ_BYTES):
+                began = True
+                yield chunk
+        except zstandard.ZstdError as error:
+            if not began:
+                raise RecordingError("this is no recording: it is not Zstandard data") from error
+            self.is_truncated = True
+
+
+def _too_long() -> RecordingError:
+    return RecordingError(f"a line of the recording is longer than {MAX_LINE_BYTES} bytes")
+
+
+def fold_all(state: ConsoleState, envelopes: Iterable[Envelope], until_at: float | None = None) -> int:
+    """Fold a recording's messages up to a moment (Unix seconds) as if they came now; returns how many. Those
+    of chains with gaps are left out until the next chain begins."""
+    folded, whole = 0, True
+    for envelope in envelopes:
+        if until_at is not None and envelope.at > until_at:
+            break
+        if envelope.prev == 0:
+            state.opened()
+            whole = True
+        if whole:
+            whole = state.fold(envelope, envelope.at)
+            folded += whole
+    return folded
+
+
+def open_recording(path: Path) -> tuple[BinaryIO, RecordingReader]:
+    """The caller closes the file. OSError when it cannot be opened; RecordingError."""
+    file = path.open("rb")
+    try:
+        return file, RecordingReader(file)
+    except BaseException:
+        file.close()
+        raise

@@ -1,0 +1,141 @@
+"""The flight recorder: a recording of it is the stream itself, within its bound; a cut one is readable."""
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+from infer_console.recording import Header, RecordingError, RecordingReader, RecordingWriter, fold_all
+from infer_console.state.fold import ConsoleState
+from infer_console.state.picture import Picture
+from infer_engine.control.context import Context
+from infer_engine.control.history import HistoryKeeper
+from infer_engine.control.operations import Operations
+from infer_engine.control.recorder import SEGMENT_S, Recorder
+from infer_engine.control.watch import WatchSession
+from infer_engine.control.watch_query import Query
+from infer_engine.fleet.fleet import Fleet
+from infer_engine.protocol import Replica, Status, Totals
+from msgspec import structs
+from support.simulated_fleet import SimulatedBench, arrivals, run
+from support.watching import envelopes
+
+
+class Server:
+    """What a recorder and a watcher read of a server."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.operations = Operations(fleet.feed.wall, lambda _: None)
+        self.server_version = "test"
+        self.capabilities: list[str] = []
+        self.sequence = iter(range(1, 1_000_000))
+        self.stopping = asyncio.Event()
+
+    def status(self) -> Status:
+        return self.fleet.status()
+
+
+def shown(picture: Picture) -> dict[str, object]:
+    """Without the link, and without what a clock or a sampler adds."""
+    return {
+        name: (each.status.kv, each.rows.keys(), each.order, each.blocks and each.blocks.kinds, each.step)
+        for name, each in picture.replicas.items()
+    } | {"held": picture.held, "operations": picture.operations, "events": picture.events[-50:]}
+
+
+def test_live_is_replay_at_now(tmp_path: Path) -> None:
+    async def drill(bench: SimulatedBench) -> None:
+        server, loop = Server(bench.fleet), asyncio.get_running_loop()
+        recorder = Recorder(server, clock=loop.time, wall=bench.fleet.feed.wall)
+        recording = asyncio.create_task(recorder.run())
+        requests = await bench.play(arrivals(3, 60, 1.0, most_prompt=1_000))
+        await bench.finished(*requests[:40])
+        await asyncio.sleep(2.0)
+        recorder.tick()
+        session = WatchSession(server, Query(hz=20.0), clock=loop.time, wall=bench.fleet.feed.wall)
+        stream = session.messages()
+        live = ConsoleState("live")
+        for envelope in envelopes(await anext(stream)):
+            assert live.fold(envelope, 0.0)
+        await stream.aclose()
+        replayed = ConsoleState("replay")
+        file = io.BytesIO(b"".join(recorder.recording(None, None)))
+        reader = RecordingReader(file)
+        assert fold_all(replayed, reader.envelopes()) > 0
+        assert not reader.is_truncated
+        assert reader.header.simulated
+        assert shown(replayed.picture(0.0, 0.0)) == shown(live.picture(0.0, 0.0))
+        recording.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await recording
+        await server.operations.close()
+
+    run(drill, tmp_path, replicas=2, kv_blocks=600)
+
+
+async def test_it_keeps_within_its_bound_and_says_what_it_covers(context: Context) -> None:
+    now_s = 0.0
+    recorder = Recorder(context, max_bytes=60_000, clock=lambda: now_s, wall=lambda: 1_000 + now_s)
+    for _ in range(200):
+        recorder.tick()
+        for number in range(50):
+            context.fleet.feed.event("traffic", reason=f"{now_s}-{number}")
+        now_s += SEGMENT_S / 4
+    status = recorder.status()
+    assert status.bytes <= 60_000
+    assert status.from_at is not None
+    assert status.from_at > 1_000
+    assert status.until_at == 1_000 + now_s - SEGMENT_S / 4
+    whole = sum(map(len, recorder.recording(None, None)))
+    part = sum(map(len, recorder.recording(status.until_at - 1, None)))
+    assert 0 < part < whole
+
+
+def test_a_cut_recording_is_readable_up_to_there(context: Context) -> None:
+    recorder = Recorder(context, clock=lambda: 0.0, wall=lambda: 1.0)
+    file = io.BytesIO()
+    lines = _lines(b"".join(recorder_frames(recorder)))
+    with RecordingWriter(file, Header(epoch="e")) as writer:
+        for line in lines * 3:
+            writer.write(line)
+            writer.flush()
+    whole = list(RecordingReader(io.BytesIO(file.getvalue())).envelopes())
+    assert len(whole) == 3 * len(lines)
+    cut = list(RecordingReader(io.BytesIO(file.getvalue()[:-20])).envelopes())
+    assert cut == whole[: len(cut)]
+    assert len(whole) - 1 <= len(cut) + 1
+
+
+@pytest.mark.parametrize("given", [b"", b"hello", b"\x28\xb5\x2f\xfd"])
+def test_what_is_no_recording_is_refused(given: bytes) -> None:
+    with pytest.raises(RecordingError):
+        RecordingReader(io.BytesIO(given))
+
+
+def recorder_frames(recorder: Recorder) -> list[bytes]:
+    recorder.tick()
+    return list(recorder.recording(None, None))
+
+
+def _lines(compressed: bytes) -> list[str]:
+    import zstandard
+
+    reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(compressed), read_across_frames=True)
+    return reader.read().decode().splitlines()[1:]
+
+
+def test_history_says_what_was_and_when_it_was_not_known() -> None:
+    now_at = 1_000.0
+    keeper = HistoryKeeper(2.0, lambda: now_at)
+    fleet = structs.replace(Totals(replicas=1, ready=1), running=4)
+    for running in (4, 6, None, 8):
+        totals = structs.replace(fleet, running=running)
+        keeper.sample(Status(fleet=None, replicas=[Replica(id="r0", state="ready")], totals=totals))  # type: ignore[arg-type]
+        now_at += 2.0
+    now_at += 4.0  # two samples were missed
+    keeper.sample(Status(fleet=None, replicas=[], totals=fleet))  # type: ignore[arg-type]
+    history = keeper.document(3_600, 4.0, ["r0"], simulated=False)
+    assert history.step_s == 4.0
+    assert history.fleet["running"] == [5.0, 8.0, None, 4.0]
+    assert history.replicas == {}
