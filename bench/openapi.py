@@ -15,7 +15,9 @@ TARGET = Path(__file__).parents[1] / "docs/openapi.json"
 def main() -> int:
     # The table of routes is built around a server's parts; to be described, none of them does anything.
     context: Any = SimpleNamespace(
-        fleet=SimpleNamespace(is_simulated=False, replica_ids=list),
+        fleet=SimpleNamespace(
+            is_simulated=False, replica_ids=list, epoch="", specs=SimpleNamespace(saved=None)
+        ),
         operations=None,
         audit=None,
         keys=None,
