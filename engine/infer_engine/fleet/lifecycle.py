@@ -255,8 +255,8 @@ class Lifecycle:
             process.hang_up()
         if self._stopping.is_set() or self._restarts or self._handle.fenced is not None:
             return self._handle.error or "", True
-        # Who kills it once it was ready has reasons of their own, and the next life is as good as any. What
-        # dies while it loads, or by itself, dies again.
+        # Whoever kills it once it was ready has reasons of their own, and the next life is as good as any.
+        # What dies while it loads, or by itself, is likely to die again.
         self._handle.own_death = not (
             code == -signal.SIGKILL and self._handle.error is None and self._handle.ready is not None
         )
