@@ -229,6 +229,8 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     admissible_blocks: int | None = None
     last_itl_s: float | None = None
     preemptions: int = 0
+    #: How often it went on at another place: another replica, or its own in another life.
+    moves: int = 0
     finish_reason: FinishReason | None = None
     #: The id the client sent (``X-Request-ID``): a label, untrusted text.
     client_id: str | None = None
@@ -470,13 +472,15 @@ class Event(Struct, frozen=True, kw_only=True):
     request: str | None = None
     tenant: str | None = None
     tier: Tier | None = None
-    #: finish: FinishReason; preempt: PreemptMode; reject: error code; replica: the new state.
+    #: finish: FinishReason; preempt: PreemptMode; reject: error code; replica: the new state; move: draining,
+    #: replica_lost, fenced, preempted or refused.
     reason: str | None = None
     #: Blocks taken (admit) or freed (finish, preempt, cache_evict).
     blocks: int | None = None
+    #: Generated (finish), or to compute again (preempt, move).
     tokens: int | None = None
     wait_s: float | None = None
-    #: Where a move went.
+    #: Where a move went; ``replica`` is where it came from.
     to_replica: str | None = None
     operation: str | None = None
     actor: str | None = None
@@ -674,6 +678,16 @@ class CancelWhere(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     actor: str = ""
 
 
+class Preempt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Take the blocks of a running request; it keeps its tokens and goes on later, at the head of its tier,
+    or (``to``) on another replica."""
+
+    to: str | None = None
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
 class Inject(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     profile: str = "chat"
     rate_per_s: float = 1.0
@@ -726,6 +740,7 @@ Command = (
     | SetHeadroom
     | Cancel
     | CancelWhere
+    | Preempt
     | Inject
     | StopInjection
     | ChangeLimits

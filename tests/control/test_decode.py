@@ -80,10 +80,10 @@ def test_numbers_too_large_are_refused() -> None:
     assert refused.value.problem.status in (400, 422)
 
 
-def test_migration_is_refused_with_its_own_code() -> None:
+def test_a_mode_that_does_not_exist_is_refused() -> None:
     with pytest.raises(Refusal) as refused:
-        decode(Drain, b'{"mode": "migrate"}')
-    assert (refused.value.problem.status, refused.value.problem.code) == (400, "migrate_unavailable")
+        decode(Drain, b'{"mode": "swap"}')
+    assert (refused.value.problem.status, refused.value.problem.code) == (422, "invalid_field")
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ async def test_drain_and_undrain(pair: EngineServer) -> None:
 async def test_undrain_ends_a_drain_under_way(pair: EngineServer) -> None:
     async with watching(pair) as watch, asked(pair, 1_500), asked(pair, 1_500):
         await watch.until(lambda mirror: all(len(on(mirror, each)) == 1 for each in ("r0", "r1")))
-        drain = await command(pair, "/replicas/r0:drain", deadline_s=None)
+        drain = await command(pair, "/replicas/r0:drain", mode="wait", deadline_s=None)
         assert drain.operation is not None
         mine = drain.operation.id
         mirror = await watch.until(lambda mirror: bool(blocked_by(mirror, mine)))
@@ -99,7 +99,7 @@ async def test_cancel_mode_ends_what_runs(pair: EngineServer) -> None:
 async def test_the_deadline_cancels_when_asked_to(pair: EngineServer) -> None:
     async with watching(pair) as watch, asked(pair, 1_500), asked(pair, 1_500):
         await watch.until(lambda mirror: all(len(on(mirror, each)) == 1 for each in ("r0", "r1")))
-        drain = await command(pair, "/replicas/r0:drain", deadline_s=0.3, on_deadline="cancel")
+        drain = await command(pair, "/replicas/r0:drain", mode="wait", deadline_s=0.3, on_deadline="cancel")
         assert (await ended(pair, drain.operation)).phase == "succeeded"
         await watch.until(lambda mirror: state(mirror, "r0") == "drained")
         await command(pair, "/replicas/r0:undrain")
@@ -108,12 +108,12 @@ async def test_the_deadline_cancels_when_asked_to(pair: EngineServer) -> None:
 async def test_refusals(pair: EngineServer) -> None:
     assert (await refused(pair, "/replicas/r9:drain")).code == "unknown_replica"
     assert (await refused(pair, "/replicas/r9:undrain")).status == 404
-    migrate = await refused(pair, "/replicas/r0:drain", mode="migrate")
-    assert (migrate.status, migrate.code, migrate.field) == (400, "migrate_unavailable", "mode")
     await command(pair, "/replicas/r0:drain")
     try:
         last = await refused(pair, "/replicas/r1:drain")
         assert (last.status, last.code) == (409, "would_break_min_ready")
         assert last.numbers["ready_after"] == 0
+        migrate = await refused(pair, "/replicas/r1:drain", mode="migrate", force=True)
+        assert (migrate.status, migrate.code, migrate.field) == (409, "no_other_replica", "mode")
     finally:
         await command(pair, "/replicas/r0:undrain")

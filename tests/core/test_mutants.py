@@ -346,7 +346,9 @@ MUTANTS = [
         "min(parent.computed_tokens, child.total_tokens)",
     ),
     # Swap
-    Mutant("host blocks kept at the end", "scheduler", "self.host.forget(request)\n        del", "del"),
+    Mutant(
+        "host blocks kept at the end", "scheduler", "self.host.forget(request)\n        return 0", "return 0"
+    ),
     Mutant(
         "host blocks kept by the handed back",
         "scheduler",

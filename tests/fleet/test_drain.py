@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, predict
+from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, mode_of, predict
+from infer_engine.fleet.pacing import Leaver, Room
 from infer_engine.protocol import Drain
 
 
@@ -44,10 +45,45 @@ def test_what_is_not_ready_cannot_be_drained_even_by_force(state: str) -> None:
     assert (denied.status, denied.code) == (409, "not_ready")
 
 
-def test_migrate_is_refused_by_field() -> None:
+def room(replica: str = "r1", **changes: Any) -> Room:
+    given: dict[str, Any] = {
+        "prefill_tokens": 0,
+        "token_budget": 64,
+        "free_slots": 8,
+        "taken_blocks": 0,
+        "admit_limit": 90,
+        "batch_limit": 65,
+        "total_blocks": 100,
+    }
+    return Room(replica=replica, **(given | changes))
+
+
+def leaver(name: str, tokens: int = 32, blocks: int = 2) -> Leaver:
+    return Leaver(id=name, tier="interactive", arrived_s=0.0, tokens=tokens, blocks=blocks)
+
+
+def test_migrate_needs_another_replica_and_is_the_default_where_there_is_one() -> None:
     denied = judge(facts(), Drain(mode="migrate", force=True))
     assert denied is not None
-    assert (denied.status, denied.code, denied.field) == (400, "migrate_unavailable", "mode")
+    assert (denied.status, denied.code, denied.field) == (409, "no_other_replica", "mode")
+    assert judge(facts(rooms=[room()]), Drain(mode="migrate")) is None
+    assert mode_of(facts(), Drain()) == "wait"
+    assert mode_of(facts(rooms=[room()]), Drain()) == "migrate"
+    assert mode_of(facts(rooms=[room()]), Drain(mode="cancel")) == "cancel"
+
+
+def test_a_migration_says_who_moves_what_is_computed_again_and_who_stays() -> None:
+    running = [RunningFact("a", 100, leaver("a", 320)), RunningFact("b", 30, leaver("b", 80, blocks=99))]
+    effect = predict(
+        facts(running=running, rooms=[room(taken_blocks=1)], prefill_tokens_per_s=160.0), Drain()
+    )
+    numbers = effect.numbers
+    assert (numbers["migrated"], numbers["recompute_tokens"], numbers["staying"]) == (1, 320, 1)
+    assert numbers["seconds_to_drained"] == pytest.approx(max(320 / 160, 30 / (20 / 2)))
+    assert any("1 request running here will go on at r1" in line for line in effect.summary)
+    assert any("wait here for room elsewhere" in line for line in effect.summary)
+    gone = predict(facts(running=running[:1], rooms=[room()], prefill_tokens_per_s=160.0), Drain())
+    assert gone.numbers["seconds_to_drained"] == pytest.approx(2)
 
 
 def test_waiting_for_the_running_takes_at_most_the_longest_at_the_present_rate() -> None:

@@ -16,9 +16,9 @@ async def test_running_ones_finish_and_the_queue_moves_in_order() -> None:
         mine = [each for each in generations if each.replica == "r0"]
         assert len(mine) == 4
 
-        effect = fleet.predict_drain("r0", Drain())
+        effect = fleet.predict_drain("r0", Drain(mode="wait"))
         assert (effect.numbers["running"], effect.numbers["moved"], effect.numbers["cancelled"]) == (1, 3, 0)
-        fleet.drain("r0", Drain(actor="alice"))
+        fleet.drain("r0", Drain(mode="wait", actor="alice"))
         assert fleet.replica("r0").state == "draining"
         assert fleet.ready_replicas() == ["r1"]
         assert bench.submit(4, 30).replica == "r1", "nothing new goes there from the same moment on"
@@ -57,7 +57,7 @@ async def test_undrain_brings_it_back_from_draining_and_from_drained() -> None:
         runner = bench.launcher.now(replica).runner
         runner.allow(1)
         await until(lambda: running.emitted)
-        fleet.drain(replica, Drain())
+        fleet.drain(replica, Drain(mode="wait"))
         fleet.undrain(replica, actor="bob")
         assert fleet.replica(replica).state == "ready"
         runner.release()
@@ -98,7 +98,7 @@ async def test_cancel_running_at_a_deadline() -> None:
         replica = str(generation.replica)
         bench.launcher.now(replica).runner.allow(2)
         await until(lambda: len(generation.emitted) == 2)
-        bench.fleet.drain(replica, Drain())
+        bench.fleet.drain(replica, Drain(mode="wait"))
         bench.launcher.now(replica).runner.release()
         await until(lambda: len(generation.emitted) > 4)
         bench.fleet.cancel_running(replica)
@@ -154,7 +154,7 @@ async def test_what_cannot_be_drained_says_why() -> None:
         await bench.ready()
         with pytest.raises(Refusal) as migrate:
             bench.fleet.drain("r0", Drain(mode="migrate"))
-        assert (migrate.value.problem.code, migrate.value.problem.field) == ("migrate_unavailable", "mode")
+        assert (migrate.value.problem.status, migrate.value.problem.code) == (409, "no_other_replica")
 
 
 async def test_a_drain_survives_the_death_of_its_replica() -> None:

@@ -66,7 +66,7 @@ async def test_up_and_down_again() -> None:
         await scaled.operations.close()
 
 
-async def test_a_victim_finishes_what_it_has() -> None:
+async def test_what_a_victim_has_goes_on_elsewhere() -> None:
     async with running_fleet(replicas=2, held=True) as bench:
         scaled = Scaled(bench)
         generations = [bench.submit(4, 6) for _ in range(2)]
@@ -80,10 +80,10 @@ async def test_a_victim_finishes_what_it_has() -> None:
         assert spec is not None
         assert spec.replicas == 1
         bench.launcher.now("r1").runner.release()
-        await until(lambda: bench.fleet.replica_ids() == ["r0"])
-        assert (mine.finish_reason, len(mine.emitted)) == ("length", 6)
         bench.launcher.now("r0").runner.release()
+        await until(lambda: bench.fleet.replica_ids() == ["r0"])
         await finished(*generations)
+        assert (mine.finish_reason, mine.emitted, mine.replica) == ("length", generations[0].emitted, "r0")
         await scaled.operations.close()
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from infer_engine.planner import parse_deployment
-from support.simulated_fleet import SimulatedBench, arrivals, run, spec
+from infer_engine.protocol import Drain
+from support.simulated_fleet import Arrival, SimulatedBench, arrivals, run, spec
 
 DEPLOYMENT = parse_deployment("70b@4×h100")
 ROOT = Path(__file__).parents[2]
@@ -156,3 +157,22 @@ if __name__ == "__main__":
 
     log = run(_mixed, Path(sys.argv[1]), kv_blocks=900)
     sys.stdout.write(hashlib.sha256(log).hexdigest())
+
+
+def test_a_drain_and_a_crash_under_load_lose_nothing_and_start_no_preemption_storm(tmp_path: Path) -> None:
+    async def drill(bench: SimulatedBench) -> tuple[int, list[str | None], int, int]:
+        made = await bench.play([Arrival(0.0, spec(500, 400, first=1_000 * number)) for number in range(60)])
+        await asyncio.sleep(2.0)
+        bench.fleet.drain("r0", Drain())
+        await asyncio.sleep(0.5)
+        bench.replicas.kill("r1")
+        await bench.finished(*made)
+        moved = sum(each.moves > 0 for each in made)
+        whole = [each.finish_reason for each in made if len(each.emitted) == 400]
+        return moved, whole, len(bench.events("preempt")), len(bench.events("move"))
+
+    moved, whole, preemptions, moves = run(drill, tmp_path, replicas=3)
+    assert whole == ["length"] * 60
+    assert moved >= 30
+    assert moves <= 2 * 60
+    assert preemptions == 0

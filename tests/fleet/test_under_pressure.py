@@ -122,9 +122,7 @@ async def test_a_drain_while_requests_are_swapped_out_loses_none_of_their_tokens
     await until(lambda: len(fleet.ready_replicas()) == 2)
 
 
-async def test_a_kill_amid_preemptions_harms_none_but_those_that_streamed_from_there(
-    pressed: Pressed,
-) -> None:
+async def test_a_kill_amid_preemptions_harms_nobody(pressed: Pressed) -> None:
     fleet = pressed.fleet
     generations = pressed.submit()
     await until(lambda: pressed.swaps("r0") >= 3 and pressed.swaps("r1") >= 3, "preemptions by swap")
@@ -132,12 +130,9 @@ async def test_a_kill_amid_preemptions_harms_none_but_those_that_streamed_from_t
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     await finished(*generations)
-    lost = [each for each in generations if each.finish_reason == "error"]
-    assert {each.error_code for each in lost} == {"replica_lost"}
-    assert 0 < len(lost) < REQUESTS
-    for generation, expected in zip(generations, pressed.expected, strict=True):
-        assert generation.emitted == expected[: len(generation.emitted)]
-        assert generation in lost or len(generation.emitted) == TOKENS
+    assert {each.finish_reason for each in generations} == {"length"}
+    assert any(each.moves for each in generations)
+    assert [each.emitted for each in generations] == pressed.expected
     await until(lambda: len(fleet.ready_replicas()) == 2)
     assert fleet.replica("r0").incarnation == incarnation + 1
     await pressed.idle()

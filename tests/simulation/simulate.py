@@ -244,7 +244,8 @@ class Simulation:
             tokens = sum(each.total_tokens for each in scheduler.waiting.members() if each is not request)
             tokens += request.total_tokens
             full = full or (waited > 0 and tokens > scheduler.limits.max_waiting_tokens)
-            want = "queue_full" if full else None
+            # One that continues was taken before.
+            want = "queue_full" if full and not request.output else None
         assert code == want, f"{request_id} was refused with {code}, not {want}"
         if code is None:
             fate.away = None

@@ -10,13 +10,14 @@ from infer_console.state.picture import Picture, ReplicaPicture
 
 MAX_DEADLINE_S = 3600.0
 
-#: ``migrate`` comes when requests can be moved.
-MODES = ("wait", "cancel")
+#: ``auto`` leaves it to the server: migrate where another replica can take the work, else wait.
+AUTO = "auto"
+MODES = (AUTO, "migrate", "wait", "cancel")
 
 
 def _build_drain(_target: str | None, values: Values) -> Command:
     return Drain(
-        mode=cast(DrainMode, text(values, "mode")),
+        mode=None if values.get("mode") == AUTO else cast(DrainMode, text(values, "mode")),
         deadline_s=number(values, "deadline"),
         on_deadline="cancel" if values.get("on_deadline") == "cancel" else "wait",
         force=bool(values.get("force")),
@@ -62,6 +63,11 @@ def _drain_effect(picture: Picture, target: str | None, values: Values) -> list[
     lines = [f"{target} takes no new requests from the next step on"]
     if values.get("mode") == "cancel":
         lines.append(f"{_those(running, 'running', 'is', 'are')} cancelled now; clients get an error")
+    elif running != 0 and values.get("mode") != "wait" and others_ready(picture, target):
+        lines.append(
+            f"{_those(running, 'running', 'goes', 'go')} on at {', '.join(others_ready(picture, target))}, "
+            "as there is room"
+        )
     elif running != 0:
         lines.append(f"{_those(running, 'running', 'finishes', 'finish')} first{_longest(shown)}")
     others = others_ready(picture, target)
@@ -118,7 +124,7 @@ DRAIN = Action(
             name="mode",
             kind="choice",
             label="mode",
-            default="wait",
+            default=AUTO,
             choices=MODES,
             hint="what happens to those running",
         ),

@@ -1,4 +1,4 @@
-"""Verbs that act on one thing: drain, undrain, cancel."""
+"""Verbs that act on one thing: drain, undrain, cancel, preempt."""
 
 import asyncio
 import math
@@ -13,6 +13,7 @@ from infer_console.actions.action import Action
 from infer_console.actions.cancel import CANCEL
 from infer_console.actions.drain import DRAIN, UNDRAIN
 from infer_console.actions.params import Given, ParamError
+from infer_console.actions.preempt import PREEMPT
 from infer_console.cli import codes
 from infer_console.cli.call import call, is_read_only
 from infer_console.cli.options import add_options, given_options
@@ -151,13 +152,7 @@ def _progress(operation: Operation) -> str:
 
 
 def _drain(arguments: Namespace) -> int:
-    from infer_console.cli.output import complain
-
-    given = given_options(arguments, DRAIN)
-    if given.get("mode") == "migrate":
-        complain("--mode migrate is not available yet: requests cannot be moved; use wait or cancel")
-        return codes.USAGE
-    return act(arguments, DRAIN, arguments.id, given, wait=not arguments.no_wait)
+    return act(arguments, DRAIN, arguments.id, given_options(arguments, DRAIN), wait=not arguments.no_wait)
 
 
 def _undrain(arguments: Namespace) -> int:
@@ -196,6 +191,10 @@ def _cancel_where(arguments: Namespace) -> int:
     return send(arguments, build, None, wait=True)
 
 
+def _preempt(arguments: Namespace) -> int:
+    return act(arguments, PREEMPT, arguments.id, given_options(arguments, PREEMPT), wait=True)
+
+
 def _drain_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("id", metavar="REPLICA")
     add_options(parser, DRAIN)
@@ -223,6 +222,11 @@ def _cancel_arguments(parser: ArgumentParser) -> None:
     add_options(parser, CANCEL)
 
 
+def _preempt_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="the request's id")
+    add_options(parser, PREEMPT)
+
+
 VERBS = (
     Verb(
         name="drain",
@@ -241,5 +245,11 @@ VERBS = (
         help="end one request, or all that --where selects",
         arguments=_cancel_arguments,
         run=_cancel,
+    ),
+    Verb(
+        name="preempt",
+        help="take a running request's blocks; it goes on later, or on another replica",
+        arguments=_preempt_arguments,
+        run=_preempt,
     ),
 )

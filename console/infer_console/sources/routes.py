@@ -11,6 +11,7 @@ from infer_engine.protocol import (
     Drain,
     Fence,
     Inject,
+    Preempt,
     Release,
     Restart,
     Scale,
@@ -24,8 +25,8 @@ PREFIX = "/control/v1"
 
 
 def command_route(command: Command, target: str | None) -> tuple[str, str]:
-    """HTTP method and path. ``target`` is the replica (drain, fence, …), the request (cancel) or the tenant;
-    ValueError when it is missing."""
+    """HTTP method and path. ``target`` is the replica (drain, fence, …), the request (cancel, preempt) or the
+    tenant; ValueError when it is missing."""
     match command:
         case Drain():
             return "POST", f"{PREFIX}/replicas/{_id(command, target)}:drain"
@@ -45,6 +46,8 @@ def command_route(command: Command, target: str | None) -> tuple[str, str]:
             return "POST", f"{PREFIX}/requests/{_id(command, target)}:cancel"
         case CancelWhere():
             return "POST", f"{PREFIX}/requests:cancel"
+        case Preempt():
+            return "POST", f"{PREFIX}/requests/{_id(command, target)}:preempt"
         case SetHeadroom():
             return "POST", f"{PREFIX}/headroom"
         case Inject():

@@ -90,7 +90,14 @@ def _finish(event: Event) -> list[SafeText]:
 
 
 def _preempt(event: Event) -> list[SafeText]:
-    return [safe(event.reason or ""), _tokens(event, " to redo"), _blocks(event, " freed")]
+    by = safe(f"by {event.actor}", 24) if event.actor is not None else safe("")
+    return [safe(event.reason or ""), _tokens(event, " to redo"), _blocks(event, " freed"), by]
+
+
+def _move(event: Event) -> list[SafeText]:
+    why = (event.reason or "").replace("_", " ")
+    by = safe(f"by {event.actor}", 24) if event.actor is not None else safe("")
+    return [safe(why), _tokens(event, " to redo"), by]
 
 
 def _other(event: Event) -> list[SafeText]:
@@ -131,6 +138,7 @@ _DETAILS: dict[str, Callable[[Event], list[SafeText]]] = {
     "admit": _admit,
     "finish": _finish,
     "preempt": _preempt,
+    "move": _move,
     "operation": _operation,
 }
 

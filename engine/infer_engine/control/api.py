@@ -114,6 +114,7 @@ def _commands(context: Context) -> list[ControlRoute]:
     return [
         command("POST", "/requests:cancel", changes.cancel_where, "cancel a selection of requests"),
         command("POST", "/requests/{id}:cancel", changes.cancel, "cancel one request"),
+        command("POST", "/requests/{id}:preempt", changes.preempt, "preempt one request, or move it"),
         command("POST", "/replicas/{id}:drain", changes.drain, "take a replica out of service"),
         command("POST", "/replicas/{id}:undrain", changes.undrain, "take a replica back"),
         command("POST", "/replicas/{id}:fence", changes.fence, "take a bad replica out, now and for good"),

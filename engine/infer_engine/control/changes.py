@@ -13,6 +13,7 @@ from infer_engine.protocol import (
     Drain,
     Fence,
     Inject,
+    Preempt,
     Release,
     ReleaseLease,
     RenewLease,
@@ -117,6 +118,12 @@ class Changes:
             target=lambda path, _: ("request", path["id"]),
             apply=commands.cancel,
             reduces_risk=True,
+        )
+        self.preempt = Mutation(
+            verb="preempt",
+            body=Preempt,
+            target=lambda path, _: ("request", path["id"]),
+            apply=commands.preempt,
         )
         self.cancel_where = Mutation(
             verb="cancel-where",

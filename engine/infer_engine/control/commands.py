@@ -11,6 +11,7 @@ from infer_engine.control.decode import check_tenant
 from infer_engine.control.drains import Drains
 from infer_engine.control.headroom import Headroom
 from infer_engine.control.limits import LimitChanges
+from infer_engine.control.preempts import Preempts
 from infer_engine.control.principal import principal_of
 from infer_engine.control.reads import unknown_replica, unknown_request
 from infer_engine.protocol import (
@@ -23,6 +24,7 @@ from infer_engine.protocol import (
     Drain,
     Inject,
     Lease,
+    Preempt,
     ReleaseLease,
     RenewLease,
     SetHeadroom,
@@ -36,6 +38,7 @@ class Commands:
         self._context = context
         self._cancels = Cancels(context.fleet, context.operations)
         self._drains = Drains(context.fleet, context.operations, time.time)
+        self._preempts = Preempts(context.fleet, context.operations)
         self._headroom = Headroom(context.fleet, context.operations, time.time)
         self._limits = LimitChanges(context.fleet, context.operations, time.time)
 
@@ -66,6 +69,9 @@ class Commands:
 
     async def cancel_where(self, _request: Request, command: CancelWhere) -> CommandResult:
         return self._cancels.where(command)
+
+    async def preempt(self, request: Request, command: Preempt) -> CommandResult:
+        return self._preempts.preempt(request.path_params["id"], command)
 
     async def inject(self, _request: Request, command: Inject) -> CommandResult:
         injector = self._context.injector

@@ -38,6 +38,7 @@ CAPABILITIES = [
     "headroom",
     "cancel",
     "cancel_where",
+    "preempt",
     "inject",
     "limits",
     "tenants",

@@ -128,14 +128,6 @@ def _check_selection(command: CancelWhere) -> None:
 
 
 def _check_drain(command: Drain) -> None:
-    if command.mode == "migrate":
-        raise refuse(
-            400,
-            "migrate_unavailable",
-            "Requests cannot be moved to another replica yet.",
-            "Use mode 'wait' or 'cancel'.",
-            field="mode",
-        )
     if command.deadline_s is not None:
         _check_range("deadline_s", command.deadline_s, 0.0, MAX_DEADLINE_S)
 

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 from infer_engine.control.operations import Handle, OperationFailed, Operations
 from infer_engine.fleet.fleet import Fleet
-from infer_engine.protocol import CommandResult, Drain, Operation, Replica, ReplicaState, Undrain
+from infer_engine.protocol import CommandResult, Drain, DrainMode, Operation, Replica, ReplicaState, Undrain
 
 #: How often a drain looks at its replica.
 POLL_S = 0.1
 #: Requests named one by one in ``blocked_by``.
 MOST_NAMED = 8
+#: Of two drains of a replica the stricter holds.
+_STRICTNESS: dict[DrainMode, int] = {"wait": 0, "migrate": 1, "cancel": 2}
 #: A drain that sees its replica in one of these will not succeed any more.
 ENDS: frozenset[ReplicaState] = frozenset({"ready", "failed", "stopping", "fenced"})
 
@@ -25,8 +27,8 @@ class Drains:
         self._wall = wall
 
     def drain(self, replica: str, command: Drain) -> CommandResult:
-        """Begin, or join the drain that is under way: its deadline can be shortened, and ``cancel`` ends its
-        requests now. Refusal when the fleet would not survive it."""
+        """Begin, or join the drain that is under way: its deadline can be shortened, and its mode made
+        stricter. Refusal when the fleet would not survive it."""
         effect = self._fleet.predict_drain(replica, command)
         if command.dry_run:
             return CommandResult(operation=None, effect=effect)
@@ -43,7 +45,7 @@ class Drains:
             reason=command.reason,
             deadline_at=deadline_at,
             params={
-                "mode": command.mode or "wait",
+                "mode": self._fleet.drain_mode(replica, command),
                 "on_deadline": command.on_deadline,
                 "force": command.force,
             },
@@ -80,9 +82,9 @@ class Drains:
             changes["deadline_at"] = deadline_at
         if command.on_deadline == "cancel":
             params["on_deadline"] = "cancel"
-        if command.mode == "cancel" and params.get("mode") != "cancel":
+        if command.mode is not None and _STRICTNESS[command.mode] > _STRICTNESS[params.get("mode", "wait")]:
             self._fleet.drain(under_way.target, command)
-            params["mode"] = "cancel"
+            params["mode"] = command.mode
         self._operations.change(under_way.id, changes)
         return self._operations.get(under_way.id)
 

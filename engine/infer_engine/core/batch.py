@@ -66,9 +66,9 @@ class Batch:
             if self.pool.blocks_for(request.total_tokens + 1) <= self.pool.total
         ]
 
-    def preempt(self, victim: Request, plan: Plan, now_s: float) -> None:
+    def preempt(self, victim: Request, plan: Plan, now_s: float, *, asked: bool = False) -> None:
         """Take the blocks; the tokens stay, and their KV is moved to the host, or computed again after the
-        next admission."""
+        next admission. ``asked``: by an operator."""
         lost = set(victim.block_table)
         copies = [copy for copy in plan.copies if copy[1] not in lost]
         computed = victim.block_table[: self.pool.blocks_for(victim.computed_tokens)]
@@ -83,6 +83,7 @@ class Batch:
             mode="swap" if swap else "recompute",
             freed_blocks=self.leave(victim),
             redo_tokens=0 if swap else victim.computed_tokens,
+            asked=asked,
         )
         victim.block_table = []
         victim.indexed_blocks = 0

@@ -16,6 +16,8 @@ class Counters:
     copied_blocks: int = 0
     #: Batch requests that waited so long that they are treated as interactive.
     aged: int = 0
+    #: Requests handed over while they ran or waited, to go on elsewhere.
+    released: int = 0
     #: Preemptions of batch to let an interactive request in.
     yields: int = 0
     preemptions: int = 0

@@ -36,6 +36,8 @@ class Preemption:
     freed_blocks: int
     #: Tokens whose KV was given up: what the prefix cache does not keep of it must be computed again.
     redo_tokens: int
+    #: Somebody asked for it; no want of memory did.
+    asked: bool = False
 
 
 @dataclass(slots=True)

@@ -52,6 +52,8 @@ class Scheduler:
         self._batch = Batch(pool, self.host, self.waiting, self.counters)
         self.admission = AdmissionControl(pool, self.waiting, self.host, self._batch.running)
         self._forked: list[Admission] = []
+        #: Ids of those to preempt in the next step, in the order in which that was asked for.
+        self._asked_to_leave: dict[str, None] = {}
         #: When the last step was committed.
         self.last_step_s: float | None = None
         self._live: dict[str, Request] = {}
@@ -102,7 +104,9 @@ class Scheduler:
             raise DuplicateId(f"a request {request.id} is {self._live[request.id].state}")
         if not self.admission_open:
             raise AdmissionClosed("admission is closed: the replica drains")
-        check_queue(request, self.waiting, self.limits)
+        # A sequence that continues was taken before, elsewhere: its client reads already.
+        if not request.output:
+            check_queue(request, self.waiting, self.limits)
 
     def fork(self, parent_id: str, child: Request, now_s: float) -> None:
         """``add`` a request that begins as a running one does. Where nobody waits and the batch has room it
@@ -148,6 +152,24 @@ class Scheduler:
             self.host.forget(request)
             del self._live[request.id]
         return handed_back
+
+    def release(self, request_id: str) -> int | None:
+        """Let go of a request that goes on elsewhere: it has not ended, and its blocks are back at once. How
+        many that are; None if there is none of that id (any more)."""
+        request = self._live.get(request_id)
+        if request is None:
+            return None
+        self.counters.released += 1
+        return self._forget(request)
+
+    def preempt(self, request_id: str) -> bool:
+        """Have the next step preempt a running request, which goes to the head of its tier; that step admits
+        nobody. False when it does not run, or fills the pool by now and would never be admitted again."""
+        request = self.running.get(request_id)
+        if request is None or request not in self._batch.preemptible():
+            return False
+        self._asked_to_leave[request_id] = None
+        return True
 
     def open_admission(self) -> None:
         self.admission_open = True
@@ -224,6 +246,10 @@ class Scheduler:
         """The running sequences' part of the plan."""
         if self.shed:
             self._preempt_shed(plan, now_s)
+        for request_id in self._asked_to_leave:
+            if request_id in self.running:
+                self._batch.preempt(self.running[request_id], plan, now_s, asked=True)
+        self._asked_to_leave = {}
         batch_plan = BatchPlan(self._batch, self.limits, plan, now_s, self._exhaust)
         batch_plan.fill(self.waiting)
         if not plan.preempted:
@@ -302,16 +328,19 @@ class Scheduler:
         return self._finish(request, "error", "kv_exhausted")
 
     def _finish(self, request: Request, reason: FinishReason, error: str | None = None) -> Finish:
-        """The only way out."""
-        freed = 0
-        if request.state == "running":
-            freed = self._batch.leave(request)
-        else:
-            self.waiting.remove(request)
-            self.host.forget(request)
-        del self._live[request.id]
+        """The only way to an end."""
+        freed = self._forget(request)
         request.state = "finished"
         request.finish_reason = reason
         request.error = error
         self.counters.finished[reason] += 1
         return Finish(request.id, reason, freed, len(request.output), error)
+
+    def _forget(self, request: Request) -> int:
+        """It is here no more; how many blocks that freed."""
+        del self._live[request.id]
+        if request.state == "running":
+            return self._batch.leave(request)
+        self.waiting.remove(request)
+        self.host.forget(request)
+        return 0

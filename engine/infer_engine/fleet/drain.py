@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from infer_engine.fleet.pacing import Leaver, Room, next_moves
 from infer_engine.protocol import Drain, DrainMode, Effect, ReplicaState
 
 #: States in which a replica has a queue that can be closed.
 DRAINABLE: frozenset[ReplicaState] = frozenset({"ready", "draining", "drained"})
-DEFAULT_MODE: DrainMode = "wait"
 #: Ready replicas that must stay.
 MIN_READY = 1
 #: Replicas that may drain at once, and when to ask again.
@@ -17,10 +17,12 @@ RETRY_AFTER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RunningFact:
-    """One running request: the tokens it may still generate at most."""
+    """One running request: the tokens it may still generate at most, and what it takes to go on elsewhere
+    (None where that is not asked)."""
 
     id: str
     tokens_left: int
+    leaver: Leaver | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,10 @@ class DrainFacts:
     stalled: bool = False
     #: Others that are draining now.
     others_draining: Sequence[str] = ()
+    #: Those of ``other_ready`` that step and answer, as places to go on at.
+    rooms: Sequence[Room] = ()
+    #: What one of them prefills; None when it is not known.
+    prefill_tokens_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +69,22 @@ class Denied:
 
 def judge(facts: DrainFacts, drain: Drain) -> Denied | None:
     """None when the drain may begin (or has begun: asking twice is fine)."""
-    if (drain.mode or DEFAULT_MODE) == "migrate":
-        return Denied(
-            400,
-            "migrate_unavailable",
-            "migration is not available",
-            "mode migrate needs live migration, which this server does not offer; use wait or cancel",
-            field="mode",
-        )
     if facts.state not in DRAINABLE:
         return Denied(
             409,
             "not_ready",
             "the replica is not ready",
             f"replica {facts.replica} is {facts.state}; only a ready replica can be drained",
+        )
+    if drain.mode == "migrate" and not facts.rooms:
+        return Denied(
+            409,
+            "no_other_replica",
+            "there is no other replica to go on at",
+            f"mode migrate moves what runs on {facts.replica} to other ready replicas, and there is none; "
+            "modes wait and cancel need none",
+            field="mode",
+            numbers={"ready_after": float(len(facts.other_ready))},
         )
     if facts.state == "ready" and not facts.other_ready and not drain.force:
         return Denied(
@@ -101,34 +109,81 @@ def judge(facts: DrainFacts, drain: Drain) -> Denied | None:
     return None
 
 
+def mode_of(facts: DrainFacts, drain: Drain) -> DrainMode:
+    """What was asked for; without a word, migrate where another replica can take the work."""
+    return drain.mode or ("migrate" if facts.rooms else "wait")
+
+
+def movers(facts: DrainFacts, mode: DrainMode) -> list[tuple[Leaver, str]]:
+    """Who of the running would go on elsewhere, and where, by the room that is there now."""
+    if mode != "migrate":
+        return []
+    leavers = [each.leaver for each in facts.running if each.leaver is not None]
+    return next_moves(leavers, facts.rooms, paced=False)
+
+
 def seconds_to_drained(facts: DrainFacts, mode: DrainMode) -> float | None:
-    """At most how long until the last running request is done, at the recent rate; None when that is not
-    known. Requests may stop earlier by themselves, and the rate per sequence rises as the batch shrinks."""
+    """At most how long until the last running request is done or gone, at the recent rates; None when those
+    are not known. Requests may stop earlier by themselves, and the rate per sequence rises as the batch
+    shrinks."""
     if mode == "cancel" or not facts.running:
         return 0.0
-    if not facts.tokens_per_s:
+    moves = movers(facts, mode)
+    gone = {leaver.id for leaver, _ in moves}
+    staying = [each for each in facts.running if each.id not in gone]
+    leaving_s = _prefill_s(facts, moves)
+    if not staying:
+        return leaving_s
+    if not facts.tokens_per_s or leaving_s is None:
         return None
     per_sequence = facts.tokens_per_s / len(facts.running)
-    return max(request.tokens_left for request in facts.running) / per_sequence
+    return max(leaving_s, max(request.tokens_left for request in staying) / per_sequence)
+
+
+def _prefill_s(facts: DrainFacts, moves: Sequence[tuple[Leaver, str]]) -> float | None:
+    """How long the replica that gets most computes, beside what it computes anyway."""
+    if not moves:
+        return 0.0
+    if not facts.prefill_tokens_per_s:
+        return None
+    by_replica: dict[str, int] = {}
+    for leaver, replica in moves:
+        by_replica[replica] = by_replica.get(replica, 0) + leaver.tokens
+    return max(by_replica.values()) / facts.prefill_tokens_per_s
 
 
 def predict(facts: DrainFacts, drain: Drain) -> Effect:
     """What the drain will do, in the operator's words and as numbers."""
-    mode = drain.mode or DEFAULT_MODE
+    mode = mode_of(facts, drain)
     running = len(facts.running)
     cancelled = running if mode == "cancel" else 0
     moved = facts.waiting if facts.other_ready else 0
     held = facts.waiting - moved
     seconds = seconds_to_drained(facts, mode)
     ratio_now = _ratio(facts.fleet_kv_used, facts.fleet_kv_total)
-    ratio_after = _ratio(facts.others_kv_used + (facts.waiting_blocks if moved else 0), facts.others_kv_total)
+    moves = movers(facts, mode)
+    redo_tokens = sum(leaver.tokens for leaver, _ in moves)
+    staying = running - cancelled - len(moves)
+    coming_blocks = (facts.waiting_blocks if moved else 0) + sum(leaver.blocks for leaver, _ in moves)
+    ratio_after = _ratio(facts.others_kv_used + coming_blocks, facts.others_kv_total)
 
     summary = [f"no new requests reach {facts.replica}"]
     if mode == "cancel":
         summary.append(f"{_requests(running)} running here will be cancelled")
     else:
         until = "" if seconds is None or not running else f" (at most about {max(1.0, seconds):.0f} s)"
-        summary.append(f"{_requests(running)} running here will finish{until}")
+        if moves:
+            to = ", ".join(sorted({replica for _, replica in moves}))
+            summary.append(
+                f"{_requests(len(moves))} running here will go on at {to}{'' if staying else until}: "
+                f"{redo_tokens} tokens are computed again there"
+            )
+        if mode == "migrate" and staying:
+            summary.append(
+                f"{_requests(staying)} running here will wait here for room elsewhere, or finish{until}"
+            )
+        elif mode != "migrate" or not running:
+            summary.append(f"{_requests(running)} running here will finish{until}")
     if moved:
         summary.append(f"{_requests(moved)} waiting here will move to {', '.join(facts.other_ready)}")
     if held:
@@ -160,6 +215,9 @@ def predict(facts: DrainFacts, drain: Drain) -> Effect:
             "running": float(running),
             "waiting": float(facts.waiting),
             "moved": float(moved),
+            "migrated": float(len(moves)),
+            "recompute_tokens": float(redo_tokens),
+            "staying": float(staying),
             "held": float(held),
             "cancelled": float(cancelled),
             "seconds_to_drained": seconds,

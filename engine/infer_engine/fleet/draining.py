@@ -5,15 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infer_engine.fleet.cancelling import cancel_all
-from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, predict
+from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, mode_of, predict
 from infer_engine.fleet.generation import Refusal
 from infer_engine.fleet.health import health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.lifecycle import set_state
 from infer_engine.fleet.measures import Measures
+from infer_engine.fleet.moving import Moving
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.tracked import Tracked
-from infer_engine.protocol import Drain, Effect, Problem
+from infer_engine.protocol import Drain, DrainMode, Effect, Problem
 from infer_engine.replica.handle import ReplicaHandle
 
 
@@ -22,6 +23,7 @@ class Draining:
     handles: Mapping[str, ReplicaHandle]
     ledger: Ledger
     placer: Placer
+    moving: Moving
     measures: Measures
 
     def predict(self, replica: str, command: Drain) -> Effect:
@@ -43,15 +45,23 @@ class Draining:
         return predict(facts, command)
 
     def drain(self, replica: str, command: Drain) -> None:
-        """Close admission now and ask for the queue back; asking twice changes nothing but the mode."""
+        """Close admission now and ask for the queue back; asking twice changes nothing but the mode, and that
+        only when one is given."""
         self.predict(replica, command)
         handle = self._handle(replica)
+        mode = self.mode(replica, command) if handle.state == "ready" else command.mode
         if handle.state == "ready":
             handle.cordoned = True
             handle.set_admission(admit=False)
             set_state(handle, self.ledger.feed, "draining", actor=command.actor)
-        if command.mode == "cancel":
+        if mode == "migrate":
+            self.moving.empty(replica)
+        if mode == "cancel":
             self.cancel_running(replica, actor=command.actor)
+
+    def mode(self, replica: str, command: Drain) -> DrainMode:
+        """What becomes of those that run there if it is drained now."""
+        return mode_of(self._facts(self._handle(replica)), command)
 
     def cancel_running(self, replica: str, *, actor: str = "") -> int:
         """Cancel what runs there, how many that are (0 while its queue is still coming back: then what runs
@@ -89,6 +99,7 @@ class Draining:
         """Open admission again; a replica that is not drained stays as it is."""
         handle = self._handle(replica)
         handle.cordoned = False
+        self.moving.keep(replica)
         if handle.state in ("draining", "drained"):
             handle.set_admission(admit=True)
             set_state(handle, self.ledger.feed, "ready", actor=actor)
@@ -122,13 +133,14 @@ class Draining:
         draining = [
             each.id for each in self.handles.values() if each is not handle and each.state == "draining"
         ]
+        leavers = {leaver.id: leaver for leaver in self.moving.leavers(handle)}
         others_used, others_total = _kv(others)
         fleet_used, fleet_total = _kv([*others, handle])
         return DrainFacts(
             replica=handle.id,
             state=handle.state,
             running=[
-                RunningFact(request.id, _tokens_left(request))
+                RunningFact(request.id, _tokens_left(request), leavers.get(request.id))
                 for request in requests
                 if request.state == "running"
             ],
@@ -141,6 +153,8 @@ class Draining:
             fleet_kv_used=fleet_used,
             fleet_kv_total=fleet_total,
             others_draining=draining,
+            rooms=self.moving.rooms(handle),
+            prefill_tokens_per_s=handle.info.prefill_tokens_per_s if handle.info else None,
             stalled=health(handle, self.ledger.clock(), has_work=bool(requests)) == "stalled",
         )
 

@@ -10,7 +10,7 @@ OVERDUE = "deadline_exceeded"
 MESSAGES = {
     "cancelled_by_operator": "an operator cancelled the request",
     "replica_draining": "the replica that ran the request was drained",
-    "replica_lost": "the replica that ran the request was lost",
+    "replica_lost": "several replicas in a row were lost while they ran the request",
     "replica_suspect": "the replica that ran the request was taken out, and its output is not to be trusted",
     "shutting_down": "the server stopped before the request was complete",
     "kv_exhausted": "the sequence outgrew the replica's KV memory although nothing else ran there",

@@ -44,7 +44,7 @@ class Fencing:
         summary = [
             f"{replica} takes no more requests, its process is killed, and none is started before release",
             f"its {len(requests)} requests leave it at once: {fresh} that emitted nothing start over, "
-            f"{len(requests) - fresh} {'end' if command.suspect else 'are treated as after a crash'}",
+            f"{len(requests) - fresh} {'end' if command.suspect else 'go on elsewhere with what they have'}",
         ]
         obstacle = self.resizing.replacement_obstacle(handle)
         summary.append(

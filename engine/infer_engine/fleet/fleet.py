@@ -31,8 +31,10 @@ from infer_engine.fleet.loads import Loads
 from infer_engine.fleet.losses import settle_losses
 from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.members import Members, tell_failure
+from infer_engine.fleet.moving import Moving
 from infer_engine.fleet.observers import Observer, Observers
 from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.preempting import Preempting
 from infer_engine.fleet.prefix_index import HeldPrefixes
 from infer_engine.fleet.refusals import stopping
 from infer_engine.fleet.resizing import Resizing
@@ -53,9 +55,11 @@ from infer_engine.protocol import (
     ChangeLimits,
     ChangeTenant,
     Drain,
+    DrainMode,
     Effect,
     FinishReason,
     LiveLimits,
+    Preempt,
     Replica,
     ReplicaFrame,
     RequestRow,
@@ -125,6 +129,8 @@ class Fleet:
         self._placer = Placer(
             self._ledger, self._handles, loads, self._routing, most_held=settings.replica.max_waiting
         )
+        self._moving = Moving(self._handles, self._ledger, self._placer)
+        self._preempting = Preempting(self._handles, self._ledger, self._moving)
         self._scaling = ScalingDesk(
             self._handles, self._ledger, self.measures, Scaling(1, settings.most_replicas)
         )
@@ -144,7 +150,7 @@ class Fleet:
             on_lost=self._replica_lost,
             on_join=self._joined,
         )
-        self._draining = Draining(self._handles, self._ledger, self._placer, self.measures)
+        self._draining = Draining(self._handles, self._ledger, self._placer, self._moving, self.measures)
         self.specs = Specs(
             self._handles, self._tenants, begin.wanted, settings.replicas, spec_dir, trouble=lost
         )
@@ -161,7 +167,9 @@ class Fleet:
             self.specs,
         )
         states = StateChanges(ready=self._replica_ready, observed=self._draining.observed)
-        self._inbox = Inbox(self._handles, self._ledger, self._placer, self.measures, states, self._link.send)
+        self._inbox = Inbox(
+            self._handles, self._ledger, self._placer, self._moving, self.measures, states, self._link.send
+        )
         for replica in begin.ids:
             self.members.add(replica, max(1, len(begin.ids)))
         restore(begin, self._handles, self._tenants)
@@ -236,6 +244,7 @@ class Fleet:
             self._placer.end_overdue()
             self._placer.flush_held()
             self._scaling.tick()
+            self._moving.advance()
             for handle in self._handles.values():
                 if not handle.flush():
                     handle.error = "it has not read its messages for too long"
@@ -386,6 +395,10 @@ class Fleet:
         """Close admission and hand its queue to the others; Refusal when that may not be."""
         self._draining.drain(replica, command)
 
+    def drain_mode(self, replica: str, command: Drain) -> DrainMode:
+        """What becomes of those that run there if it is drained now."""
+        return self._draining.mode(replica, command)
+
     def predict_undrain(self, replica: str) -> Effect:
         return self._draining.predict_undrain(replica)
 
@@ -411,6 +424,13 @@ class Fleet:
 
     def cancel_running(self, replica: str, *, actor: str = "") -> int:
         return self._draining.cancel_running(replica, actor=actor)
+
+    def predict_preempt(self, request_id: str, command: Preempt) -> Effect:
+        return self._preempting.predict(request_id, command)
+
+    def preempt(self, request_id: str, command: Preempt) -> None:
+        """Have its replica take its blocks in the next step; Refusal when it does not run."""
+        self._preempting.preempt(request_id, command)
 
     def predict_headroom(self, command: SetHeadroom) -> Effect:
         return headroom.predict(self._handles, command)
@@ -453,6 +473,7 @@ class Fleet:
         self._inbox.receive(sender, message)
 
     def _after_batch(self) -> None:
+        self._moving.advance()
         for handle in self._handles.values():
             handle.flush()
 

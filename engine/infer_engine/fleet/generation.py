@@ -93,11 +93,20 @@ class Generation:
     error_code: str | None = None
     preemptions: int = 0
     log: TimelineLog = field(default_factory=TimelineLog)
+    #: How often it went on at another place than before: another replica, or its own in another life.
+    moves: int = 0
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
     def finished(self) -> bool:
         return self.finish_reason is not None
+
+    def own_end(self) -> FinishReason | None:
+        """How it has ended by itself, going by its tokens; None when more are to come. So a request whose
+        replica was lost with the news of its end is not continued beyond it."""
+        if self.emitted and self.emitted[-1] in self.spec.stop_token_ids:
+            return "stop"
+        return "length" if len(self.emitted) >= self.spec.max_tokens else None
 
     def left_s(self, now_s: float) -> float | None:
         """Seconds until its deadline, negative when it has passed; None without one."""

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from infer_engine.fleet.cancelling import cancel_all
-from infer_engine.fleet.endings import end_as_intended, ending
+from infer_engine.fleet.endings import ending
 from infer_engine.fleet.generation import Generation
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.measures import Measures
+from infer_engine.fleet.moving import Moving
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.fleet.waking import Waker
@@ -26,6 +26,7 @@ from infer_engine.replica.messages import (
     PreemptedOut,
     Ready,
     Refused,
+    Released,
     Started,
     StepReport,
     Stop,
@@ -57,6 +58,7 @@ class Inbox:
     handles: Mapping[str, ReplicaHandle]
     ledger: Ledger
     placer: Placer
+    moving: Moving
     measures: Measures
     states: StateChanges
     #: Tells a sender that is no replica of ours (any more) to end.
@@ -95,7 +97,9 @@ class Inbox:
             case Ready():
                 self.states.ready(handle)
             case Withdrawn():
-                self._withdrawn(handle, message)
+                self.moving.withdrawn(handle, message)
+            case Released():
+                self.moving.released(handle, message)
             case Refused():
                 request = self._placed(handle, message.id)
                 if request is not None:
@@ -174,7 +178,7 @@ class Inbox:
         if request is None:
             return
         request.restart_wait()
-        request.waiting_since_s = now_s
+        request.waiting_since_s = request.preempted_s = now_s
         request.generation.preemptions += 1
         request.generation.log.preempted(now_s, preempted.mode, preempted.freed_blocks, preempted.redo_tokens)
         self.measures.of[handle.id].preempted(preempted.mode, now_s)
@@ -188,6 +192,7 @@ class Inbox:
             reason=preempted.mode,
             blocks=preempted.freed_blocks,
             tokens=preempted.redo_tokens,
+            actor=(request.preempt_actor or None) if preempted.asked else None,
             synthetic=spec.synthetic,
         )
 
@@ -279,31 +284,3 @@ class Inbox:
         if not observation.rows and not self.ledger.on(handle.id):
             handle.work_since_s = None
         self.states.observed(handle)
-
-    def _withdrawn(self, handle: ReplicaHandle, withdrawn: Withdrawn) -> None:
-        """Its queue comes back: each goes to another replica, in the order in which it waited."""
-        handle.awaits_withdrawn = max(0, handle.awaits_withdrawn - 1)
-        for request_id in withdrawn.ids:
-            request = self._placed(handle, request_id)
-            if request is None:
-                continue
-            if request.intent is not None:
-                end_as_intended(self.ledger, request)
-                continue
-            spec = request.generation.spec
-            to_replica = self.placer.replace(request)
-            if request.generation.finished:
-                continue  # no replica will come
-            self.ledger.feed.event(
-                "move",
-                replica=handle.id,
-                request=request.id,
-                tenant=spec.tenant,
-                tier=spec.tier,
-                reason="draining",
-                to_replica=to_replica,
-                synthetic=spec.synthetic,
-            )
-        if handle.cancel_when_withdrawn and not handle.awaits_withdrawn:
-            handle.cancel_when_withdrawn = False
-            cancel_all(self.ledger, handle)

@@ -157,6 +157,7 @@ class Lifecycle:
         """It is of no use any more, whether its process ends of being killed or not: its requests are looked
         after now, and it is started again as after any crash."""
         self._handle.error = error
+        self._handle.own_death = True
         set_state(self._handle, self._feed, "failed", message=error)
         self.kill()
         self._give_up()
@@ -227,6 +228,7 @@ class Lifecycle:
 
     async def _live(self) -> tuple[str, bool]:
         """One life; returns why it ended, and whether another may end better."""
+        self._handle.own_death = False
         config = ReplicaConfig(
             replica=self._handle.id,
             incarnation=self._handle.incarnation,
@@ -236,6 +238,7 @@ class Lifecycle:
         try:
             process = await self._launch(config, self._log_path, self._threads)
         except OSError as error:
+            self._handle.own_death = True
             return f"its process could not be started: {error}", True
         self._process = process
         self._handle.pid = process.pid
@@ -252,6 +255,11 @@ class Lifecycle:
             process.hang_up()
         if self._stopping.is_set() or self._restarts or self._handle.fenced is not None:
             return self._handle.error or "", True
+        # Whoever kills it once it was ready has reasons of their own, and the next life is as good as any.
+        # What dies while it loads, or by itself, is likely to die again.
+        self._handle.own_death = not (
+            code == -signal.SIGKILL and self._handle.error is None and self._handle.ready is not None
+        )
         error = self._handle.error or ("" if code is None else _describe_exit(code))
         log.error(
             "replica %s (pid %d) died: %s\nthe end of its log:\n%s",
@@ -297,9 +305,11 @@ class Lifecycle:
         return None
 
     def _after_crash(self, error: str, may_recover: bool) -> float | None:
-        """Tell everybody and see to the requests; seconds until the next start, or None for never."""
+        """Tell everybody and see to the requests; seconds until the next start, or None for never. A death
+        from outside does not count against it, see ``_live``."""
         handle = self._handle
-        self._crashes.append(self._clock())
+        if handle.own_death:
+            self._crashes.append(self._clock())
         recent = sum(self._clock() - crash_s <= CRASH_WINDOW_S for crash_s in self._crashes)
         # Forget the dead life first: nothing can be sent to it, and what it still says does not count.
         handle.disown()
@@ -312,7 +322,7 @@ class Lifecycle:
             minutes = CRASH_WINDOW_S / 60
             handle.error = f"{error} (died {recent} times within {minutes:g} minutes, not started again)"
         else:
-            wait_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (recent - 1))
+            wait_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** max(0, recent - 1))
             set_state(handle, self._feed, "restarting", message=f"starts again in {wait_s:g} s")
         self._on_lost(handle)
         return wait_s

@@ -58,24 +58,35 @@ class Placer:
             generation.log.held(self.ledger.clock(), because)
             self.held.append(request)
 
-    def replace(self, request: Tracked) -> str | None:
-        """A request that lost its place finds another, behind those held before it and with its arrival time
-        kept: the replica's id, or None when it is held (or no replica will ever come, and so it ended)."""
+    def replace(self, request: Tracked) -> None:
+        """A request that lost its place finds another, is held until there is one, or ends where no replica
+        will ever come."""
+        self.hold(request)
+        self.flush_held()
+
+    def hold(self, request: Tracked) -> None:
+        """It has no place any more: into the held line, its arrival time kept."""
         if request.state == "running":
             request.waiting_since_s = self.ledger.clock()
         self.ledger.displace(request)
         request.held_because = "slots" if self._admitting() else self._why_held()
         insort(self.held, request, key=lambda each: each.generation.arrived_s)
-        self.flush_held()
-        return request.generation.replica
 
     def refused(self, request: Tracked, code: str, message: str) -> None:
-        """A replica will not run what it was sent: another may, unless the reason holds everywhere."""
+        """A replica will not run what it was sent: another may, unless the reason holds everywhere. One that
+        came from another replica does not end for want of room: it is tried again, first at once and then now
+        and then."""
         request.refusals += 1
+        moved = request.generation.moves > 0
+        soon = request.refusals <= MOST_REFUSALS
         if request.intent is not None:
             end_as_intended(self.ledger, request)
-        elif code in ("queue_full", "admission_closed") and request.refusals <= MOST_REFUSALS:
-            self.replace(request)
+        elif code in ("queue_full", "admission_closed") and (soon or moved):
+            if moved and request.generation.replica is not None:
+                request.departs(request.generation.replica, "refused")
+            self.hold(request)
+            if soon:
+                self.flush_held()
         else:
             self.ledger.finish(request, "error", code=code, error=message)
 
@@ -91,7 +102,7 @@ class Placer:
             request = self.held[0]
             try:
                 if info is not None:
-                    check_fits(request.generation.spec, info)
+                    check_fits(request.generation.spec, info, len(request.generation.emitted))
             except Refusal as refusal:
                 del self.held[0]
                 self.ledger.finish(request, "error", code=refusal.problem.code, error=refusal.problem.detail)
@@ -150,7 +161,12 @@ class Placer:
         stalled gets it only when all have."""
         candidates = {handle.id: handle for handle in self._admitting()}
         while candidates:
-            choice = self._beside_parent(request, candidates) or self.routing.choose(request, candidates)
+            choice = (
+                self._destination(request, candidates)
+                or self._beside_parent(request, candidates)
+                or self.routing.choose(request, candidates)
+                or self._shortest_queue(request, candidates)
+            )
             if choice is None:
                 return False
             chosen = choice.replica
@@ -161,10 +177,42 @@ class Placer:
                 self.routing.placed(request, handle, choice)
                 if handle.work_since_s is None:
                     handle.work_since_s = self.ledger.clock()
+                self._tell_move(request, chosen)
                 return True
             log.warning("replica %s cannot be reached; placing %s elsewhere", chosen, request.id)
             del candidates[chosen]
         return False
+
+    def _destination(self, request: Tracked, candidates: Mapping[str, ReplicaHandle]) -> Choice | None:
+        """Where somebody wants it, if that takes requests."""
+        to = request.departure.to if request.departure is not None else None
+        return Choice(to, "moved there", len(candidates)) if to is not None and to in candidates else None
+
+    def _shortest_queue(self, request: Tracked, candidates: Mapping[str, ReplicaHandle]) -> Choice | None:
+        """For a sequence that continues: no queue is too full for one whose client reads already."""
+        if not request.generation.emitted:
+            return None
+        shortest = min(candidates, key=lambda replica: self.loads.of(candidates[replica]).waiting)
+        return Choice(shortest, "shortest queue", len(candidates))
+
+    def _tell_move(self, request: Tracked, replica: str) -> None:
+        departure, request.departure = request.departure, None
+        if departure is None:
+            return
+        generation = request.generation
+        generation.moves += 1
+        self.ledger.feed.event(
+            "move",
+            replica=departure.source,
+            to_replica=replica,
+            request=request.id,
+            tenant=generation.spec.tenant,
+            tier=generation.spec.tier,
+            reason=departure.why,
+            tokens=request.known_tokens if departure.has_run else None,
+            actor=departure.actor or None,
+            synthetic=generation.spec.synthetic,
+        )
 
     def _beside_parent(self, request: Tracked, candidates: Mapping[str, ReplicaHandle]) -> Choice | None:
         """The replica where its prompt is, or is about to be, if that has room."""

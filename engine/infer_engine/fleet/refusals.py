@@ -9,9 +9,9 @@ QUEUE_RETRY_S = 1.0
 NO_REPLICA_RETRY_S = 5.0
 
 
-def check_fits(spec: GenerationSpec, info: RunnerInfo) -> None:
-    """Refusal 400 when no empty replica could ever run it: prompt and one token exceed the pool, or prompt
-    and max_tokens exceed the context."""
+def check_fits(spec: GenerationSpec, info: RunnerInfo, emitted: int = 0) -> None:
+    """Refusal 400 when no empty replica could ever run it: prompt, what is emitted and one token more exceed
+    the pool, or prompt and max_tokens exceed the context."""
     prompt = len(spec.prompt)
     pool_tokens = info.kv_blocks * info.block_size
     wanted = prompt + spec.max_tokens
@@ -34,20 +34,21 @@ def check_fits(spec: GenerationSpec, info: RunnerInfo) -> None:
                 },
             )
         )
-    if prompt + 1 > pool_tokens:
+    if prompt + emitted + 1 > pool_tokens:
+        tokens = "prompt and its first token" if not emitted else f"prompt, {emitted} tokens and the next one"
         raise Refusal(
             Problem(
                 status=400,
                 code="never_fits",
                 title="The request can never fit.",
                 detail=(
-                    f"the prompt and its first token need {prompt + 1} tokens of KV memory, "
+                    f"the {tokens} need {prompt + emitted + 1} tokens of KV memory, "
                     f"a replica's pool holds {pool_tokens} ({info.kv_blocks} blocks of {info.block_size})."
                 ),
                 field="prompt",
                 numbers={
                     "prompt_tokens": prompt,
-                    "requested_tokens": prompt + 1,
+                    "requested_tokens": prompt + emitted + 1,
                     "pool_tokens": pool_tokens,
                     "kv_blocks": info.kv_blocks,
                     "block_size": info.block_size,

@@ -88,6 +88,7 @@ def _timed(request: Tracked, now_s: float) -> RequestRow:
         ttft_s=times[0] - generation.arrived_s if times else None,
         last_itl_s=times[-1] - times[-2] if len(times) > 1 else None,
         preemptions=generation.preemptions,
+        moves=generation.moves,
         synthetic=spec.synthetic,
         client_id=spec.client_id,
     )

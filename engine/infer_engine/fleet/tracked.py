@@ -3,6 +3,7 @@ it."""
 
 from dataclasses import dataclass, field
 
+from infer_engine.fleet.departure import Departure, MoveReason
 from infer_engine.fleet.generation import Generation
 from infer_engine.protocol import FinishReason, RequestState, WaitingReason
 from infer_engine.replica.messages import CoreRow
@@ -32,6 +33,13 @@ class Tracked:
     intent: Intent | None = None
     #: Replicas that refused it after it was sent there.
     refusals: int = 0
+    #: Set while it is on its way from one replica to another.
+    departure: Departure | None = None
+    #: When it was preempted last, and who asked for that last.
+    preempted_s: float | None = None
+    preempt_actor: str = ""
+    #: Replicas in a row that died with it, of their own, before it got a token there.
+    losses: int = 0
     #: Tokens emitted when it was placed where it is: a token beyond these means that its prefill is done.
     emitted_before: int = 0
     #: Chained hashes of its full blocks of tokens, as far as they were computed: what the router goes by.
@@ -51,6 +59,17 @@ class Tracked:
     def is_prefilled(self) -> bool:
         return len(self.generation.emitted) > self.emitted_before
 
+    @property
+    def known_tokens(self) -> int:
+        """Of its prompt and its output."""
+        return len(self.generation.spec.prompt) + len(self.generation.emitted)
+
+    def departs(self, source: str, why: MoveReason, *, to: str | None = None, actor: str = "") -> None:
+        """It is to go on elsewhere. Why it was first to do so stands."""
+        if self.departure is None:
+            has_run = self.state == "running" or bool(self.generation.emitted)
+            self.departure = Departure(source=source, why=why, has_run=has_run, to=to, actor=actor)
+
     def restart_wait(self) -> None:
         """It was placed or lost its place: nothing that a replica said of it holds any more."""
         self.state = "waiting"
@@ -61,7 +80,7 @@ class Tracked:
 
     def needs_blocks(self, block_size: int) -> int:
         """Blocks that its admission takes: all tokens known so far and the next one."""
-        return -(-(len(self.generation.spec.prompt) + len(self.generation.emitted) + 1) // block_size)
+        return -(-(self.known_tokens + 1) // block_size)
 
     def queued_prefill_tokens(self) -> int:
         """Tokens whose KV has yet to be computed before it emits its next one."""
@@ -72,4 +91,4 @@ class Tracked:
         computed = self.expected_cached_tokens
         if core is not None and core.state == "running":
             computed = core.computed_tokens
-        return max(0, len(self.generation.spec.prompt) + len(self.generation.emitted) - computed)
+        return max(0, self.known_tokens - computed)

@@ -56,7 +56,7 @@ class Account:
                 Admitted(each.id, each.blocks, each.resumed) for each in (*plan.forked, *plan.admitted)
             ],
             preempted=[
-                PreemptedOut(each.id, each.mode, each.freed_blocks, each.redo_tokens)
+                PreemptedOut(each.id, each.mode, each.freed_blocks, each.redo_tokens, each.asked)
                 for each in plan.preempted
             ],
             finished=[

@@ -61,6 +61,8 @@ class ReplicaHandle:
         self.pid: int | None = None
         #: Why it died or could not start.
         self.error: str | None = None
+        #: Its last life ended of its own: nobody here ended it, and nobody outside killed it.
+        self.own_death = False
         #: An operator closed its admission; it stays so over a restart.
         self.cordoned = False
         #: Taken out as broken: its process is dead, and none is started before it is released. Why, in words.

@@ -62,6 +62,20 @@ class Abort(Struct, frozen=True, kw_only=True, tag="abort"):
     reason: FinishReason = "cancelled"
 
 
+class Release(Struct, frozen=True, kw_only=True, tag="release"):
+    """Let go of these, running or waiting: they go on elsewhere. Answered by one Released, before the next
+    step; what this replica says of them afterwards is of nobody."""
+
+    ids: list[str]
+
+
+class PreemptOne(Struct, frozen=True, kw_only=True, tag="preempt"):
+    """Preempt a running request in the next step. The step's report tells; nothing comes of one that does
+    not run."""
+
+    id: str
+
+
 class SetAdmission(Struct, frozen=True, kw_only=True, tag="admission"):
     """Closing hands the whole queue back in one Withdrawn, order kept, before the next step."""
 
@@ -110,7 +124,7 @@ class Stop(Struct, frozen=True, tag="stop"):
     pass
 
 
-ToReplica = Submit | Abort | SetAdmission | SetLimits | SetShed | Observe | Ack | Stop
+ToReplica = Submit | Abort | Release | PreemptOne | SetAdmission | SetLimits | SetShed | Observe | Ack | Stop
 
 
 # --- replica to server -------------------------------------------------------------------------------------
@@ -159,6 +173,8 @@ class PreemptedOut(Struct, frozen=True, array_like=True):
     mode: PreemptMode
     freed_blocks: int
     redo_tokens: int
+    #: By a PreemptOne.
+    asked: bool = False
 
 
 class Prefilled(Struct, frozen=True, array_like=True):
@@ -248,6 +264,20 @@ class Withdrawn(Struct, frozen=True, kw_only=True, tag="withdrawn"):
     ids: list[str]
 
 
+class ReleasedOut(Struct, frozen=True, array_like=True):
+    id: str
+    freed_blocks: int
+
+
+class Released(Struct, frozen=True, kw_only=True, tag="released"):
+    """The answer to a Release. Those ``asked`` for that are not ``released`` have ended here: a report says
+    so, or has said so."""
+
+    incarnation: int
+    asked: list[str]
+    released: list[ReleasedOut]
+
+
 class Refused(Struct, frozen=True, kw_only=True, tag="refused"):
     """A submitted request that this replica will never run (too long, queue full, admission closed)."""
 
@@ -275,4 +305,6 @@ class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
     error: str
 
 
-FromReplica = Started | Loading | Ready | StepReport | Observation | Withdrawn | Refused | LimitsSet | Failed
+FromReplica = (
+    Started | Loading | Ready | StepReport | Observation | Withdrawn | Released | Refused | LimitsSet | Failed
+)

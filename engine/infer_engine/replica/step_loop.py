@@ -23,7 +23,11 @@ from infer_engine.replica.messages import (
     FromReplica,
     LimitsSet,
     Observe,
+    PreemptOne,
     Refused,
+    Release,
+    Released,
+    ReleasedOut,
     SetAdmission,
     SetLimits,
     SetShed,
@@ -104,6 +108,8 @@ class StepLoop:
         self._account = Account(incarnation, scheduler, self._forks, block_bytes)
         #: Aborted since the last step; the next report tells.
         self._aborted: list[Finish] = []
+        #: Blocks were freed by a Release; the next report tells.
+        self._released = False
 
     def run(self) -> None:
         while not self.stopping:
@@ -124,7 +130,10 @@ class StepLoop:
 
     def _step_is_due(self) -> bool:
         return self.credit > 0 and (
-            self.scheduler.has_work or bool(self._aborted) or self.scheduler.is_overdue(self._clock())
+            self.scheduler.has_work
+            or bool(self._aborted)
+            or self._released
+            or self.scheduler.is_overdue(self._clock())
         )
 
     def wait_s(self) -> float:
@@ -150,6 +159,10 @@ class StepLoop:
                     finish = Finish(message.id, message.reason, freed_blocks=0, generated_tokens=0)
                 if finish is not None:
                     self._aborted.append(finish)
+            case Release():
+                self._release(message)
+            case PreemptOne():
+                self.scheduler.preempt(message.id)
             case SetAdmission():
                 self._set_admission(message)
             case SetLimits():
@@ -237,6 +250,16 @@ class StepLoop:
             self._link.send(Withdrawn(incarnation=self._incarnation, ids=withdrawn))
         self._observation_asked = True
 
+    def _release(self, message: Release) -> None:
+        released: list[ReleasedOut] = []
+        for request_id in message.ids:
+            freed = 0 if self._forks.drop(request_id) else self.scheduler.release(request_id)
+            if freed is not None:
+                released.append(ReleasedOut(request_id, freed))
+        self._link.send(Released(incarnation=self._incarnation, asked=message.ids, released=released))
+        self._released = True
+        self._observation_asked = True
+
     def _set_limits(self, message: SetLimits) -> None:
         given = {name: getattr(message, name) for name in LimitChanges.__annotations__}
         try:
@@ -258,6 +281,7 @@ class StepLoop:
         finished = [*self._aborted, *plan.finished, *self._end_failed(output)]
         finished += self.scheduler.commit(output.tokens, ended_s)
         self._aborted = []
+        self._released = False
         self._join_forks()
         if self._check_every_step or self._check_is_due(ended_s):
             self._check_invariants()

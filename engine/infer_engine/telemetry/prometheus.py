@@ -110,6 +110,9 @@ class Metrics(Collector):
         self._rejected: Counter[str] = Counter()
         self._gen_ai = GenAi(model_name)
         self._ended = VllmEnded(model_name)
+        #: By the replica that requests left, and why.
+        self._moved: Counter[tuple[str, str]] = Counter()
+        self._moved_tokens: Counter[tuple[str, str]] = Counter()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         fleet.measures.subscribe(self._sampled)
@@ -125,10 +128,21 @@ class Metrics(Collector):
         status = self._fleet.status()
         yield from self._gauges(status)
         yield from self._counters()
+        yield from self._moves()
         yield from self._latencies()
         yield from self._ended.collect()
         yield from self._gen_ai.collect()
         yield from self._fleet_wide()
+
+    def _moves(self) -> Iterator[Metric]:
+        for name, help_text, counts in (
+            ("infer_moves", "Requests that went on at another place.", self._moved),
+            ("infer_move_recompute_tokens", "Tokens to compute again for it.", self._moved_tokens),
+        ):
+            family = CounterMetricFamily(name, help_text, labels=(*_LABELS, "reason"))
+            for (replica, reason), count in sorted(counts.items()):
+                family.add_metric([self._model, replica, reason], count)
+            yield family
 
     def _sampled(self, sample: Sample) -> None:
         if sample.synthetic:
@@ -146,6 +160,10 @@ class Metrics(Collector):
     def _happened(self, item: FeedItem) -> None:
         if isinstance(item, Event) and item.kind == "reject":
             self._rejected[item.reason or "unknown"] += 1
+        elif isinstance(item, Event) and item.kind == "move":
+            left = (item.replica or "unknown", item.reason or "unknown")
+            self._moved[left] += 1
+            self._moved_tokens[left] += item.tokens or 0
 
     def _gauges(self, status: Status) -> Iterator[Metric]:
         for name, help_text, value_of in _GAUGES:

@@ -159,11 +159,11 @@ def test_drain_without_waiting_returns_at_once(run: Run, client: None) -> None:
 
 
 def test_modes_and_values_that_do_not_exist_are_usage_errors(run: Run) -> None:
-    migrate = run("drain", "r0", "--mode", "migrate")
-    assert (migrate.code, migrate.out) == (2, "")
-    assert "wait or cancel" in migrate.err
     for words, says in (
-        (("drain", "r0", "--mode", "nicely"), "'nicely' was given, allowed is wait or cancel"),
+        (
+            ("drain", "r0", "--mode", "nicely"),
+            "allowed is auto or migrate or wait or cancel",
+        ),
         (("drain", "r0", "--deadline", "2h"), "from 0s to 1h"),
         (("headroom", "101%"), "0% to 100%"),
         (("headroom", "-5"), "-5"),

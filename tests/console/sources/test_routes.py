@@ -5,7 +5,7 @@ import random
 import pytest
 from infer_console.sources.backoff import LONGEST_S, SHORTEST_S, Backoff
 from infer_console.sources.routes import command_route
-from infer_engine.protocol import Cancel, Command, Drain, Inject, SetHeadroom, StopInjection, Undrain
+from infer_engine.protocol import Cancel, Command, Drain, Inject, Preempt, SetHeadroom, StopInjection, Undrain
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,7 @@ from infer_engine.protocol import Cancel, Command, Drain, Inject, SetHeadroom, S
         (Drain(), "r0", ("POST", "/control/v1/replicas/r0:drain")),
         (Undrain(), "r0", ("POST", "/control/v1/replicas/r0:undrain")),
         (Cancel(), "7f-1", ("POST", "/control/v1/requests/7f-1:cancel")),
+        (Preempt(to="r1"), "7f-1", ("POST", "/control/v1/requests/7f-1:preempt")),
         (SetHeadroom(percent=1.0), None, ("POST", "/control/v1/headroom")),
         (Inject(), None, ("POST", "/control/v1/injections")),
         (StopInjection(), None, ("DELETE", "/control/v1/injections")),

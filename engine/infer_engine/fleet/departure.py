@@ -1,0 +1,22 @@
+"""Why a request is to go on elsewhere, from where, and on whose word."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: draining: its replica is drained; replica_lost: its process died; fenced: it was taken out of service;
+#: preempted: an operator moved it; refused: the replica that it came to would not have it after all.
+MoveReason = Literal["draining", "replica_lost", "fenced", "preempted", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """It stands until the request has its next place."""
+
+    #: The replica that it leaves or has left.
+    source: str
+    why: MoveReason
+    #: It ran there: what was computed is computed again at its next place.
+    has_run: bool
+    #: Where it is wanted; any replica will do when that one cannot take it.
+    to: str | None = None
+    actor: str = ""
