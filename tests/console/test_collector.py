@@ -1,5 +1,6 @@
 """The collector against a real engine server: what it shows, what it sends, and how it ends."""
 
+import os
 import socket
 import threading
 from collections.abc import Generator
@@ -151,7 +152,7 @@ def test_commands_get_their_result_or_the_problem(engine: EngineServer, collecto
             if each.id == drained.id and each.phase == "succeeded"
         ]
     )
-    assert operations[0].actor == "test"
+    assert operations[0].actor == f"uid:{os.getuid()} (test)"
     assert "drained" in {alarm.rule for alarm in collector.picture.alarms}
     ok(collector.command(Undrain(), "r0"))
     eventually(lambda: collector.picture.replicas["r0"].status.state == "ready")

@@ -1,6 +1,7 @@
 """Two operators at once: writes with If-Match happen one after another, and a retry is no second write."""
 
 import asyncio
+import selectors
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -14,7 +15,7 @@ from infer_engine.control.audit_files import AuditFiles
 from infer_engine.control.idempotency import Idempotency
 from infer_engine.control.leases import Leases
 from infer_engine.control.mutation import Mutation, Pipeline
-from infer_engine.control.versions import CountedVersions, Versions
+from infer_engine.control.versions import Versions
 from infer_engine.protocol import CommandResult, Effect, Undrain
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,13 +25,19 @@ SCENARIOS = 5_000
 TARGET = "replica:r0"
 
 
-class Turns:
-    """Lets one of those who wait go on, drawn by chance: every place to wait is a place to interleave."""
+class Turns(selectors.DefaultSelector):
+    """Where a loop would wait for the world, because nobody in it can go on, this lets one of those who wait
+    for their turn go on, drawn by chance: every place to wait is a place to interleave. Nothing sleeps."""
 
-    def __init__(self, random: Random) -> None:
-        self._random = random
+    def __init__(self) -> None:
+        super().__init__()
+        self._random = Random()
         self._waiting: list[asyncio.Future[None]] = []
         self.clock = 0
+
+    def begin(self, random: Random) -> None:
+        assert not self._waiting
+        self._random, self.clock = random, 0
 
     async def here(self) -> None:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -41,15 +48,11 @@ class Turns:
         self.clock += 1
         return self.clock
 
-    async def play(self, operators: list[Awaitable[None]]) -> None:
-        tasks = [asyncio.ensure_future(each) for each in operators]
-        while not all(task.done() for task in tasks):
-            for _ in range(4):
-                await asyncio.sleep(0)
-            if self._waiting:
-                self._waiting.pop(self._random.randrange(len(self._waiting))).set_result(None)
-        for task in tasks:
-            task.result()
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout != 0:
+            assert self._waiting, "everybody waits for somebody else"
+            self._waiting.pop(self._random.randrange(len(self._waiting))).set_result(None)
+        return []
 
 
 class SlowAudit(Audit):
@@ -67,21 +70,22 @@ class SlowAudit(Audit):
 class World:
     """One value behind the real pipeline, and what the operators saw of it."""
 
-    def __init__(self, seed: int, directory: Path) -> None:
+    def __init__(self, seed: int, turns: Turns, directory: Path) -> None:
         self.random = Random(seed)
-        self.turns = Turns(self.random)
+        self.turns = turns
+        turns.begin(self.random)
         self.value = "start"
         self.applied: list[str] = []
         self.calls: list[Call] = []
-        self._versions = CountedVersions("v")
+        self.changes = 0
         audit = SlowAudit(AuditFiles(directory))
         audit.turns = self.turns
         pipeline = Pipeline(
             audit=audit,
             keys=Idempotency(lambda: 0.0),
             leases=Leases(lambda: 0.0, lambda: 0.0),
-            versions=Versions(self._versions.version, lambda: ["r0"]),
-            changed=self._versions.changed,
+            versions=Versions(self._version, lambda: ["r0"]),
+            saved=self.turns.here,
             current=lambda _: None,
         )
         mutation = Mutation(
@@ -94,16 +98,20 @@ class World:
         )
         self.send: Callable[[Request], Awaitable[Response]] = pipeline.handler(mutation)
 
+    def _version(self, _target: str) -> str:
+        return f"v-{self.changes}"
+
     async def _apply(self, _request: Request, command: Undrain) -> CommandResult:
         await self.turns.here()
         self.value = command.reason
+        self.changes += 1
         self.applied.append(command.reason)
         return CommandResult(operation=None, effect=Effect(summary=[command.reason]))
 
     async def operator(self, name: str) -> None:
         for number in range(self.random.randint(1, 3)):
             began = self.turns.tick()
-            value, version = self.value, self._versions.version(TARGET)
+            value, version = self.value, self._version(TARGET)
             self.calls.append(Call("read", began, self.turns.tick(), value))
             await self.turns.here()
             wanted, key = f"{name}{number}", f"{name}-{number}"
@@ -147,11 +155,17 @@ def _request(reason: str, key: str, version: str) -> Request:
     return Request(scope, receive)
 
 
-async def test_writes_are_linearisable_and_retries_are_none(tmp_path: Path) -> None:
+def test_writes_are_linearisable_and_retries_are_none(tmp_path: Path) -> None:
+    turns = Turns()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
+        runner.run(play(turns, tmp_path))
+
+
+async def play(turns: Turns, directory: Path) -> None:
     conflicts = 0
     for seed in range(SCENARIOS):
-        world = World(seed, tmp_path)
-        await world.turns.play([world.operator("a"), world.operator("b")])
+        world = World(seed, turns, directory)
+        await asyncio.gather(world.operator("a"), world.operator("b"))
         assert len(world.applied) == len(set(world.applied)), (seed, world.applied)
         done = [call.value for call in world.calls if call.kind == "write" and call.ok]
         assert sorted(done) == sorted(world.applied), seed

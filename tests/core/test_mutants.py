@@ -272,7 +272,7 @@ MUTANTS = [
     Mutant(
         "tokens are not compared", "prefix", "content.tokens != request.tokens(", "False and (", collision
     ),
-    Mutant("the salt is forgotten", "prefix", "request.cache_salt.encode()", "b''"),
+    Mutant("the salt is forgotten", "prefix", "first_hash(request.cache_salt)", "first_hash('')"),
     Mutant("the beginning is forgotten", "prefix", "chain[-1], request", "chain[0], request"),
     Mutant(
         "found before it is computed",

@@ -3,14 +3,12 @@ should."""
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
 from hostile.corpus import FORBIDDEN
 from support.demo import DONE
-from support.terminal import Terminal
+from support.terminal import PYTHONPATH, TESTS, Terminal
 
-TESTS = Path(__file__).parents[1]
 #: One escape sequence: CSI, a string (OSC, DCS, APC, PM, SOS), or a short one; or a lone control.
 SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]|[\x00-\x1f\x7f-\x9f]"
@@ -24,7 +22,7 @@ POINTER_SHAPE = "\x1b]22;default\x07"
 def parade(what: str) -> tuple[str, list[str]]:
     """All that was written, and the last screen."""
     argv = [sys.executable, "-m", "support.demo", what]
-    with Terminal(argv, columns=100, rows=30, env={"PYTHONPATH": str(TESTS)}, cwd=TESTS) as terminal:
+    with Terminal(argv, columns=100, rows=30, env={"PYTHONPATH": PYTHONPATH}, cwd=TESTS) as terminal:
         terminal.wait("the end of the parade", lambda text: f"{DONE} caught" in text, timeout_s=90)
         lines = terminal.lines()
         raw = terminal.raw.decode("utf-8", "replace")

@@ -16,6 +16,10 @@ from pathlib import Path
 
 import pyte
 
+TESTS = Path(__file__).parents[1]
+#: For a program that imports what is under tests, beside what this process was told to import.
+PYTHONPATH = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+
 KEYS = {
     "enter": "\r",
     "esc": "\x1b",

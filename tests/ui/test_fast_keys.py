@@ -1,18 +1,16 @@
 """Keys that arrive faster than screens change, as they do over a slow link: one read, several keys."""
 
 import sys
-from pathlib import Path
 
 import pytest
-from support.terminal import Terminal
+from support.terminal import PYTHONPATH, TESTS, Terminal
 
 pytestmark = pytest.mark.terminal
-TESTS = Path(__file__).parents[1]
 
 
 def console() -> Terminal:
     argv = [sys.executable, "-m", "support.demo", "incident"]
-    return Terminal(argv, columns=120, rows=36, env={"PYTHONPATH": str(TESTS)}, cwd=TESTS)
+    return Terminal(argv, columns=120, rows=36, env={"PYTHONPATH": PYTHONPATH}, cwd=TESTS)
 
 
 @pytest.mark.parametrize("keys", ["?jj", "?jjj", "?jjjj"])

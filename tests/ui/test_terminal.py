@@ -7,19 +7,17 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import pytest
-from support.terminal import Terminal
+from support.terminal import PYTHONPATH, TESTS, Terminal
 
 pytestmark = pytest.mark.terminal
-TESTS = Path(__file__).parents[1]
 LEFT_ALTERNATE_SCREEN, CURSOR_SHOWN = b"\x1b[?1049l", b"\x1b[?25h"
 
 
 def console(what: str = "incident", columns: int = 120, rows: int = 36) -> Terminal:
     argv = [sys.executable, "-m", "support.demo", what]
-    return Terminal(argv, columns=columns, rows=rows, env={"PYTHONPATH": str(TESTS)}, cwd=TESTS)
+    return Terminal(argv, columns=columns, rows=rows, env={"PYTHONPATH": PYTHONPATH}, cwd=TESTS)
 
 
 def assert_terminal_is_as_before(terminal: Terminal) -> None:
@@ -46,7 +44,7 @@ def test_it_is_drawn_and_quits(columns: int, rows: int) -> None:
 def test_it_is_drawn_where_stdout_is_when_stderr_goes_to_a_file(tmp_path: Path) -> None:
     log = tmp_path / "log"
     shell = ["sh", "-c", f"exec {sys.executable} -m support.demo incident 2>{log}"]
-    with Terminal(shell, columns=120, rows=36, env={"PYTHONPATH": str(TESTS)}, cwd=TESTS) as terminal:
+    with Terminal(shell, columns=120, rows=36, env={"PYTHONPATH": PYTHONPATH}, cwd=TESTS) as terminal:
         terminal.wait_for("RUN 186")
         terminal.send("q")
         assert terminal.wait_exit() == 0
@@ -85,7 +83,7 @@ def test_a_terminal_that_stopped_reading_does_not_hold_it() -> None:
             stdout=follower,
             stderr=follower,
             env=os.environ
-            | {"PYTHONPATH": str(TESTS), "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"},
+            | {"PYTHONPATH": PYTHONPATH, "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"},
             cwd=TESTS,
             start_new_session=True,
         )

@@ -38,7 +38,7 @@ class Deadlines:
     def take_passed(self, now_s: float) -> list[Request]:
         """The live ones whose deadline is ``now_s`` or earlier, the earliest first; each only once."""
         passed: list[Request] = []
-        while self._entries and self._entries[0][0] <= now_s:
+        while self.have_passed(now_s):
             request = heappop(self._entries)[2]
             if self._is_live(request):
                 passed.append(request)
