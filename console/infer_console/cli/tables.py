@@ -108,7 +108,7 @@ REQUEST_COLUMNS: tuple[tuple[str, Callable[[RequestRow], object]], ...] = (
 EVENT_COLUMNS: tuple[tuple[str, Callable[[Event], object]], ...] = (
     ("TIME", lambda event: clock(event.at)),
     ("KIND", lambda event: event.kind),
-    ("REPLICA", lambda event: event.replica or ""),
+    ("REPLICA", lambda event: _where(event)),
     ("REQUEST", lambda event: event.request or ""),
     ("TENANT", lambda event: event.tenant or ""),
     ("REASON", lambda event: event.reason or ""),
@@ -136,6 +136,12 @@ def print_replicas(replicas: Iterable[Replica]) -> None:
 
 def print_requests(rows: Iterable[RequestRow]) -> None:
     _print_columns(REQUEST_COLUMNS, rows)
+
+
+def _where(event: Event) -> str:
+    """A move has two replicas."""
+    here = event.replica or ""
+    return f"{here}→{event.to_replica}" if event.to_replica is not None else here
 
 
 def print_events(events: Iterable[Event]) -> None:
