@@ -4,19 +4,20 @@ import json
 import signal
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import httpx2
 from support.eventually import eventually
 from support.server import STOP_TIMEOUT_S, EngineServer, serving, short_directory
 
 #: A token in tenths of a second, so that nothing ends by itself.
-SLOW = {"simulate": "8b@1xh100", "speed": 0.05}
+SLOW: dict[str, Any] = {"simulate": "8b@1xh100", "speed": 0.05}
 
 
 @contextmanager
 def slow_server(drain_s: float) -> Generator[tuple[EngineServer, httpx2.Client]]:
     with (
-        serving(replicas=1, replica={"max_running": 1}, drain_s=drain_s, **SLOW) as server,
+        serving(replicas=1, replica={"max_running": 1, "dtype": "auto"}, drain_s=drain_s, **SLOW) as server,
         server.gateway() as client,
     ):
         yield server, client

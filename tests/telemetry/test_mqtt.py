@@ -9,6 +9,7 @@ import pytest
 from infer_engine.telemetry import mqtt
 from infer_engine.telemetry.mqtt import Publisher
 from infer_engine.telemetry.mqtt_address import parse_broker
+from infer_engine.telemetry.mqtt_mailbox import Letter, Mailbox
 from support.broker import Broker, broker, listening
 from support.fleets import Bench, finished, running_fleet, until
 
@@ -110,6 +111,31 @@ def test_nobody_waits_for_a_broker_that_hangs(tmp_path: Path, monkeypatch: pytes
                 running.go_on()
                 with listening(running.port, "infer/v1/local/#") as ear:
                     await until(lambda: [each for each in ear.heard if each.payload.get("dropped")])
+
+    asyncio.run(scenario())
+
+
+def test_it_closes_though_the_broker_hangs_and_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a socket holds is on its way, so that neither a farewell nor a disconnect gets through."""
+    monkeypatch.setattr(mqtt, "GOODBYE_S", 0.1)
+    monkeypatch.setattr(mqtt, "HANG_UP_S", 0.1)
+    big = Letter("infer/v1/local/big", {"text": "x" * 16_000_000})
+    taken: list[Letter | None] = []
+    take = Mailbox.take
+    monkeypatch.setattr(Mailbox, "take", lambda mailbox: taken.append(take(mailbox)) or taken[-1])
+
+    async def scenario() -> None:
+        with broker(tmp_path) as running:
+            async with running_fleet() as bench, publishing(bench, running) as publisher:
+                await until(_sent(publisher))
+                running.hang()
+                publisher.mailbox.latest(big)
+                await until(lambda: big in taken)
+                async with asyncio.timeout(mqtt.SEND_TIMEOUT_S / 2):
+                    await publisher.close()
+                assert "mqtt" not in {task.get_name() for task in asyncio.all_tasks()}
 
     asyncio.run(scenario())
 

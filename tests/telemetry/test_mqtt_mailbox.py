@@ -1,7 +1,7 @@
 """What waits for a broker is bounded, keeps what is newest, and says what it dropped."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from infer_engine.telemetry.mqtt_address import BrokerAddress, parse_broker, topic_name
 from infer_engine.telemetry.mqtt_mailbox import Letter, Mailbox
@@ -34,6 +34,7 @@ def test_the_oldest_events_go_and_the_next_one_says_how_many() -> None:
     assert mailbox.dropped == 5
 
 
+@example(["event"] * 6 + ["fail", "event"])
 @given(st.lists(st.sampled_from(["event", "take", "fail"]), max_size=200))
 def test_every_event_is_sent_or_counted_once(steps: list[str]) -> None:
     mailbox, made, sent, told = Mailbox(most_events=5), 0, [], 0

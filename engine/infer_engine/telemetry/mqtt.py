@@ -39,6 +39,9 @@ LONGEST_BACKOFF_S = 30.0
 WILL_DELAY_S = 5
 #: How long the farewell may take when the server stops.
 GOODBYE_S = 2.0
+#: How long the connection may take to end after that.
+HANG_UP_S = 0.5
+MOST_CANCELLATIONS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,7 @@ class Publisher:
         #: Connections made since the start.
         self.connections = 0
         self._task: asyncio.Task[None] | None = None
+        self._closing = False
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -92,9 +96,17 @@ class Publisher:
     async def close(self) -> None:
         """Says goodbye where the broker listens; takes a few seconds at most."""
         self._unsubscribe()
-        if self._task is not None:
+        self._closing = True
+        if self._task is None:
+            return
+        # A cancellation can get lost: in ``wait_for`` when what it waits for is just done, and under the
+        # error of a disconnect that takes too long. Hence the flag, and another one.
+        for _ in range(MOST_CANCELLATIONS):
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            ended, _ = await asyncio.wait({self._task}, timeout=GOODBYE_S + HANG_UP_S)
+            if ended:
+                return
+        log.warning("mqtt broker %s: the connection does not end", self._broker.address.host)
 
     # --- what there is to say ------------------------------------------------------------------------------
 
@@ -132,7 +144,7 @@ class Publisher:
     async def _supervise(self) -> None:
         """Connected for as long as the broker permits, and again after a while, each time a longer one."""
         failures, last_error = 0, ""
-        while True:
+        while not self._closing:
             try:
                 await self._connection()
             except (aiomqtt.MqttError, OSError, ValueError) as error:
@@ -142,6 +154,8 @@ class Publisher:
                 last_error = said
             finally:
                 self.connected = False
+            if self._closing:
+                return
             longest_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(failures, 10))
             await asyncio.sleep(random.uniform(FIRST_BACKOFF_S / 2, longest_s))
 
@@ -170,17 +184,17 @@ class Publisher:
             self._begin()
             try:
                 await self._deliver(client)
-            except asyncio.CancelledError:
-                # A clean end makes the broker drop the will, so the farewell goes first.
-                with contextlib.suppress(aiomqtt.MqttError, TimeoutError):
-                    async with asyncio.timeout(GOODBYE_S):
-                        await self._send(client, self._documents.offline(time.time()))
-                raise
+            finally:
+                if self._closing:
+                    # A clean end makes the broker drop the will, so the farewell goes first.
+                    with contextlib.suppress(aiomqtt.MqttError, TimeoutError):
+                        async with asyncio.timeout(GOODBYE_S):
+                            await self._send(client, self._documents.offline(time.time()))
 
     async def _deliver(self, client: aiomqtt.Client) -> None:
         next_look_s = time.monotonic() + TELEMETRY_S
-        while True:
-            while (letter := self.mailbox.take()) is not None:
+        while not self._closing:
+            while not self._closing and (letter := self.mailbox.take()) is not None:
                 try:
                     await self._send(client, letter)
                 except BaseException:

@@ -65,11 +65,15 @@ class Mailbox:
         """It was not sent: first in line again, unless something newer took its place meanwhile."""
         if not is_event:
             self._slots = {letter.topic: self._slots.get(letter.topic, letter), **self._slots}
-        elif len(self._events) < self.most_events:
-            self._events.appendleft(letter)
+            return
+        # What it was to tell is untold again, whether or not the letter itself stays.
+        payload = dict(letter.payload)
+        told = payload.pop("dropped", 0)
+        self._untold += told if isinstance(told, int) else 0
+        if len(self._events) < self.most_events:
+            self._events.appendleft(Letter(letter.topic, payload, letter.qos, letter.retain, letter.expiry_s))
         else:
-            dropped = letter.payload.get("dropped")
-            self._untold += 1 + (dropped if isinstance(dropped, int) else 0)
+            self._untold += 1
             self.dropped += 1
 
     def forget_values(self) -> None:
