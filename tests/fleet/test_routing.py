@@ -103,7 +103,7 @@ def test_the_index_knows_no_block_that_was_evicted(tmp_path: Path) -> None:
 def test_first_tokens_come_sooner_than_by_other_rules(workload: str, most: float, tmp_path: Path) -> None:
     """Simulated time: the same figures on every machine."""
     p95_s = {
-        rule: outcome(workload, made(), 1, 300, tmp_path / rule.replace(" ", "")).ttft_p95_s
+        rule: outcome(workload, made(), 1, 200, tmp_path / rule.replace(" ", "")).ttft_p95_s
         for rule, made in RULES.items()
     }
     ours = p95_s.pop("ours")
