@@ -3,6 +3,7 @@
 # make check  lint, types and import contracts alone
 # make simulate MINUTES=60, make parity   what the suite proves in small, for longer (docs/proof.md)
 # make openapi  write docs/openapi.json, what the control API is
+# make soak KILLS=100             replicas killed under load, clients that leave in every way, for long
 # make bench  measure the engine, beside the peers that make peers has built
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: openapi run test check model bench peers simulate parity clean
+.PHONY: openapi run test check model bench peers simulate parity soak clean
 
 run: $(STAMP)
 	@$(BIN)/infer-console
@@ -42,6 +43,10 @@ peers: $(STAMP) model
 
 parity: $(STAMP) model
 	$(BIN)/python tests/parity/run_modes.py $(if $(TOKENS),--tokens $(TOKENS))
+
+soak: $(STAMP) model
+	$(BIN)/python tests/soak/kills.py --kills $(or $(KILLS),100)
+	$(BIN)/python tests/soak/disconnects.py $(or $(REPEATS),50)
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
