@@ -11,7 +11,7 @@ from support.server import EngineServer, serving
 
 DEPLOYMENT = parse_deployment("llama-70b@4×h100")
 #: As much KV memory as the GPUs have.
-REPLICA = {"kv_blocks": None, "max_running": 64, "dtype": "auto"}
+REPLICA = {"kv_blocks": None, "max_running": 64}
 
 
 @pytest.fixture(scope="module")

@@ -147,7 +147,7 @@ def test_a_pool_beyond_the_memory_is_one_clear_line(directory: Path) -> None:
         "control": f"unix://{directory}/c.sock",
         "listen": "127.0.0.1:0",
         "replicas": 1,
-        "replica": {"model": str(model), "kv_blocks": 10_000_000, "block_size": 256},
+        "replica": {"model": str(model), "kv_blocks": 10_000_000, "block_size": 256, "dtype": "fp32"},
     }
     code, stderr = run_to_its_end(directory, settings, listens=True)
     assert code == 1

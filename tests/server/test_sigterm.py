@@ -17,7 +17,7 @@ SLOW: dict[str, Any] = {"simulate": "8b@1xh100", "speed": 0.05}
 @contextmanager
 def slow_server(drain_s: float) -> Generator[tuple[EngineServer, httpx2.Client]]:
     with (
-        serving(replicas=1, replica={"max_running": 1, "dtype": "auto"}, drain_s=drain_s, **SLOW) as server,
+        serving(replicas=1, replica={"max_running": 1}, drain_s=drain_s, **SLOW) as server,
         server.gateway() as client,
     ):
         yield server, client

@@ -186,7 +186,7 @@ def serving(
                     "model": str(model),
                     "kv_blocks": 128,
                     "threads": 1,
-                    "dtype": "fp32",
+                    "dtype": "auto" if "simulate" in settings else "fp32",
                     **(replica or {}),
                 },
                 **settings,
