@@ -14,7 +14,7 @@ from infer_engine.fleet.generation import Generation, GenerationSpec
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Drain, Event, Step
 from infer_engine.settings import ReplicaSettings, ServerSettings
-from support.fleets import finished, until
+from support.fleets import START_S, finished, until
 from support.processes import alive, children, wait_gone
 from support.tiny_model import write_tiny_gguf
 
@@ -64,7 +64,7 @@ async def real(model: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncGe
     before = set(children(os.getpid()))
     await bench.fleet.start()
     try:
-        await until(lambda: len(bench.fleet.ready_replicas()) == 2, "two ready replicas")
+        await until(lambda: len(bench.fleet.ready_replicas()) == 2, "two ready replicas", START_S)
         yield bench
     finally:
         mine = set(children(os.getpid())) - before

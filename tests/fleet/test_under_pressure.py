@@ -16,7 +16,7 @@ from infer_engine.fleet.generation import Generation, GenerationSpec
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Drain, Step
 from infer_engine.settings import ReplicaSettings, ServerSettings
-from support.fleets import finished, until
+from support.fleets import START_S, finished, until
 from support.processes import children, wait_gone
 from support.running import make_request, make_runner, run_all
 from support.tiny_model import write_tiny_gguf
@@ -90,7 +90,7 @@ async def pressed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Pr
         bench = Pressed(fleet, await asyncio.to_thread(undisturbed, model))
         await fleet.start()
         try:
-            await until(lambda: len(fleet.ready_replicas()) == 2, "two ready replicas")
+            await until(lambda: len(fleet.ready_replicas()) == 2, "two ready replicas", START_S)
             yield bench
         finally:
             mine = set(children(os.getpid())) - before

@@ -27,11 +27,13 @@ from infer_engine.settings import ReplicaSettings, ServerSettings
 from support.replicas import ScriptedRunner, make_loop, runner_info
 
 DEADLINE_S = 20.0
+#: Processes that import torch from a disk that nobody has read yet take longer than that.
+START_S = 60.0
 
 
-async def until(condition: Callable[[], object], what: str = "") -> None:
+async def until(condition: Callable[[], object], what: str = "", within_s: float = DEADLINE_S) -> None:
     """Poll until ``condition`` is true; AssertionError when it does not become so."""
-    deadline_s = time.monotonic() + DEADLINE_S
+    deadline_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline_s, f"never happened: {what or condition}"
         await asyncio.sleep(0.002)
