@@ -7,6 +7,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 import pytest
 from support.terminal import PYTHONPATH, TESTS, Terminal
