@@ -1,9 +1,10 @@
 """Live limits and tenants through the control API: shown, predicted, changed whole, put back."""
 
 import asyncio
+from typing import Any
 
 import msgspec
-from infer_engine.protocol import LiveLimits, Operation, TenantLimits, Tenants
+from infer_engine.protocol import CommandResult, LiveLimits, Operation, TenantLimits, Tenants
 from support.asking import command, complete, ended, refused
 from support.server import EngineServer
 
@@ -75,10 +76,16 @@ async def test_what_does_not_fit_is_refused(server: EngineServer) -> None:
 
 async def test_of_two_changes_at_once_the_later_is_not_undone_by_the_earlier(server: EngineServer) -> None:
     before = (await limits(server, "r0"))["max_passes"]
-    timed, lasting = await asyncio.gather(
-        command(server, "/limits", limits={"max_passes": 5}, revert_after_s=1),
-        command(server, "/limits", limits={"max_passes": 5}),
-    )
+
+    async def whatever_the_version(**fields: Any) -> CommandResult:
+        async with server.async_control() as client:
+            response = await client.post(
+                "/control/v1/limits", json={"limits": {"max_passes": 5}, **fields}, headers={"if-match": "*"}
+            )
+        assert response.status_code == 200, response.text
+        return msgspec.json.decode(response.content, type=CommandResult)
+
+    timed, lasting = await asyncio.gather(whatever_the_version(revert_after_s=1), whatever_the_version())
     assert timed.operation is not None
     assert lasting.operation is not None
     if timed.operation.started_at < lasting.operation.started_at:

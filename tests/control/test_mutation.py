@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from infer_engine.control.api import build_control
 from infer_engine.control.context import Context
+from support.server import JSON
 
 Client = httpx2.AsyncClient
 
@@ -17,7 +18,7 @@ Client = httpx2.AsyncClient
 @pytest.fixture
 async def api(context: Context) -> AsyncGenerator[Client]:
     transport = httpx2.ASGITransport(app=build_control(context, lambda _: "admin"))
-    async with Client(transport=transport, base_url="http://localhost/control/v1") as client:
+    async with Client(transport=transport, base_url="http://localhost/control/v1", headers=JSON) as client:
         yield client
 
 

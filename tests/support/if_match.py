@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-VERSIONED = (":undrain", "/headroom", "/limits")
+VERSIONED = (":undrain", ":release", "/scale", "/shed", "/headroom", "/limits")
 
 
 class CurrentVersion(httpx2.Auth):
