@@ -19,6 +19,8 @@ from infer_engine.exposure import check_gateway
 from infer_engine.settings import ServerSettings, SettingsError
 from infer_engine.sockets import bind_tcp, bind_unix
 from support.certificates import Certificates, make_certificates
+from support.eventually import eventually
+from support.server import serving
 
 VIEWER, VIEWER_TEXT = new_token("ann", "viewer")
 OPERATOR, OPERATOR_TEXT = new_token("bob", "operator")
@@ -50,7 +52,6 @@ async def open_doors(
     finally:
         context.stopping.set()
         await doors.close()
-        asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
 
 
 def plain(token_file: Path) -> ServerSettings:
@@ -167,11 +168,27 @@ async def test_a_revoked_token_ends_its_streams_and_a_broken_file_changes_nothin
             state = "/control/v1/state"
             assert (await client.get(state, headers=bearer(VIEWER_TEXT))).status_code == 200
             write_token_file(token_file, TokenFile((OPERATOR,)))
-            os.kill(os.getpid(), signal.SIGHUP)
+            doors.reload()
             await read_end(reader)
             assert (await client.get(state, headers=bearer(VIEWER_TEXT))).status_code == 401
             assert (await client.get(state, headers=bearer(OPERATOR_TEXT))).status_code == 200
         writer.close()
+
+
+def test_a_server_reads_its_tokens_again_when_it_is_told_to(token_file: Path) -> None:
+    with (
+        serving(ready=False, token_file=str(token_file), control_listen="127.0.0.1:0") as server,
+        httpx2.Client(base_url=server.hello["control_tcp"], trust_env=False) as client,
+    ):
+
+        def status(text: str) -> int:
+            return client.get("/control/v1/hello", headers=bearer(text)).status_code
+
+        assert (status(VIEWER_TEXT), status(OPERATOR_TEXT)) == (200, 200)
+        write_token_file(token_file, TokenFile((OPERATOR,)))
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: status(VIEWER_TEXT) == 401)
+        assert status(OPERATOR_TEXT) == 200
 
 
 def test_what_is_not_safe_does_not_start(
