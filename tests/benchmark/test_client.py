@@ -1,7 +1,7 @@
 """The client that all servers are measured with: its reading of streams, and a real server."""
 
 import pytest
-from infer_engine.benchmark import long_prompt
+from infer_engine.benchmark import long_prompt, served
 from infer_engine.benchmark.batching import decode_rate
 from infer_engine.benchmark.client import Answer, Client, Load, check, read_line
 from infer_engine.benchmark.errors import BenchError
@@ -88,6 +88,8 @@ def test_static_batches_keep_the_order_and_padding_makes_all_as_long_as_the_long
 async def test_a_real_server_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     # A tiny model is done with the usual ones before a busy machine has sent the long prompt.
     monkeypatch.setattr(long_prompt, "STREAM_OUTPUT_TOKENS", 1_800)
+    # And a few tokens come in one frame there, between which there is no gap.
+    monkeypatch.setattr(served, "ALONE_OUTPUT_TOKENS", 1_600)
     said: list[str] = []
     with serving(replica={"kv_blocks": 1_024}) as server:
         with server.gateway() as gateway:
