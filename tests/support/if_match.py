@@ -1,7 +1,7 @@
 """Commands of tests that only want them done: the version that they are for is asked for just before."""
 
 import json
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from typing import Any
 
 import httpx2
@@ -14,28 +14,6 @@ class CurrentVersion(httpx2.Auth):
     sent again."""
 
     requires_request_body = True  # of responses the head is enough: a stream's body has no end
-
-    # What is no such command goes through as it is: reading all of a stream would never end.
-
-    def sync_auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
-        if _body(request) is None:
-            yield request
-        else:
-            yield from super().sync_auth_flow(request)
-
-    async def async_auth_flow(
-        self, request: httpx2.Request
-    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        if _body(request) is None:
-            yield request
-            return
-        flow = super().async_auth_flow(request)
-        try:
-            going = await anext(flow)
-            while True:
-                going = await flow.asend((yield going))
-        except StopAsyncIteration:
-            return
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
         body = _body(request)

@@ -42,7 +42,7 @@ async def test_drain_asks_predicts_applies_and_follows() -> None:
         await driven.wait_for("✓ the server says what drain of r2 will do")
         command, target = driven.collector.applied[0]
         assert isinstance(command, Drain)
-        assert (command.mode, command.deadline_s, command.force, target) == ("wait", 300.0, False, "r2")
+        assert (command.mode, command.deadline_s, command.force, target) == (None, 300.0, False, "r2")
         assert command.actor
         drain = Operation(
             id="op-7", kind="drain", target="r2", phase="running", started_at=0, done=3, total=9
@@ -69,7 +69,7 @@ async def test_parameters_are_edited_and_asked_about_again() -> None:
     async with drive(pictures.incident()) as driven:
         await driven.press("j")
         await open_on(driven, "D", "Drain r2")
-        await driven.press("right")
+        await driven.press("right", "right", "right")
         await driven.wait_for("loses work")
         await driven.press("down", "4", "5", "s")
         await driven.wait(
@@ -85,7 +85,7 @@ async def test_what_destroys_work_waits_for_a_second_word() -> None:
     async with drive(pictures.incident()) as driven:
         await driven.press("j")
         await open_on(driven, "D", "Drain r2")
-        await driven.press("right", "enter")
+        await driven.press("right", "right", "right", "enter")
         assert driven.collector.applied == []
         assert "▸[ Close ]" in driven.text
         await driven.press("right")

@@ -14,6 +14,7 @@ from infer_engine.protocol import (
     Fleet,
     Inject,
     Kv,
+    Preempt,
     Replica,
     RequestRow,
     SetHeadroom,
@@ -53,7 +54,7 @@ PICTURE = Picture(
     fleet=Fleet(name="f", model="m"),
     totals=Totals(replicas=2, ready=2, waiting=1),
     replicas={"r0": replica("r0", rows=ROWS), "r1": replica("r1")},
-    capabilities=frozenset({"drain", "undrain", "headroom", "inject", "cancel"}),
+    capabilities=frozenset({"drain", "undrain", "headroom", "inject", "cancel", "preempt"}),
 )
 
 
@@ -72,12 +73,15 @@ TARGETS = {
     "inject": None,
     "inject-stop": None,
     "cancel": "q1",
+    "preempt": "q1",
 }
 
 
 def test_names_are_unique_and_capitals_act() -> None:
     assert len({each.name for each in ACTIONS}) == len(ACTIONS)
-    assert all(each.key.isupper() and len(each.key) == 1 for each in ACTIONS)
+    # One that has no key is a verb of the command line only.
+    assert {each.name for each in ACTIONS if not each.key} == {"preempt"}
+    assert all(each.key.isupper() and len(each.key) == 1 for each in ACTIONS if each.key)
     assert {each.name for each in ACTIONS if each.danger == "destructive"} == {"cancel"}
     assert {each.name for each in ACTIONS if each.when_stale} == {"drain", "cancel"}
 
@@ -85,7 +89,9 @@ def test_names_are_unique_and_capitals_act() -> None:
 @pytest.mark.parametrize(
     ("name", "given", "command"),
     [
-        ("drain", {}, Drain(mode="wait", deadline_s=300.0, on_deadline="wait", actor="kim")),
+        ("drain", {}, Drain(mode=None, deadline_s=300.0, on_deadline="wait", actor="kim")),
+        ("drain", {"mode": "wait"}, Drain(mode="wait", deadline_s=300.0, on_deadline="wait", actor="kim")),
+        ("preempt", {"to": "r1"}, Preempt(to="r1", actor="kim")),
         (
             "drain",
             {"mode": "cancel", "deadline": "none", "on_deadline": "cancel", "force": True, "reason": "hot"},
@@ -117,7 +123,7 @@ def test_what_is_sent(name: str, given: Given, command: Command) -> None:
 
 def test_a_dry_run_is_the_same_command_marked() -> None:
     chosen = action("drain")
-    assert chosen.command("r0", chosen.parse({}), actor="", dry_run=True) == Drain(mode="wait", dry_run=True)
+    assert chosen.command("r0", chosen.parse({}), actor="", dry_run=True) == Drain(mode=None, dry_run=True)
 
 
 def test_a_parameter_that_does_not_exist_is_refused() -> None:
@@ -131,7 +137,8 @@ def effect(name: str, given: Given, picture: Picture = PICTURE) -> str:
 
 
 def test_drain_names_who_finishes_who_moves_and_when_it_is_done() -> None:
-    said = effect("drain", {})
+    assert "2 running requests go on at r1" in effect("drain", {})
+    said = effect("drain", {"mode": "wait"})
     assert "2 running requests finish first; the longest has at most 50 tokens to go" in said
     assert "1 waiting request goes to r1" in said
     assert "what runs after 5m is waited for all the same" in said
