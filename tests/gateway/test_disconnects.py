@@ -1,4 +1,4 @@
-"""Two of each way to leave; ``tests/soak/disconnects.py`` does as many as it is told."""
+"""Five of each way to leave; ``tests/soak/disconnects.py`` does as many as it is told."""
 
 from soak.disconnects import CELLS, play, served
 
