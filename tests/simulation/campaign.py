@@ -58,15 +58,23 @@ class Campaign:
     left; a worker whose output nobody reads any more ends by itself."""
 
     def __init__(
-        self, workers: int, first: int, count: int | None, steps: int, seconds: float | None = None
+        self,
+        workers: int,
+        first: int,
+        count: int | None,
+        steps: int,
+        seconds: float | None = None,
+        nice: int = 0,
     ) -> None:
-        """``count`` or ``seconds`` must bound it."""
+        """``count`` or ``seconds`` must bound it; ``nice`` is how much it gives way to other processes."""
         self._processes: list[subprocess.Popen[str]] = []
         for worker in range(workers):
             command = [sys.executable, str(SCRIPT), "--worker", "--steps", str(steps)]
             command += ["--seed", str(first + worker), "--stride", str(workers)]
             if count is not None:
                 command += ["--seeds", str(len(range(worker, count, workers)))]
+            if nice:
+                command += ["--nice", str(nice)]
             if seconds is not None:
                 command += ["--minutes", str(seconds / 60)]
             # Nothing may depend on the order of a set.
@@ -114,6 +122,7 @@ def _take(line: dict[str, object], report: Report) -> None:
 
 def work(options: argparse.Namespace) -> int:
     """A worker: one line of JSON for each seed."""
+    os.nice(options.nice)
     # Nothing here makes cycles worth looking for within a seed.
     gc.disable()
     last = None if options.seeds is None else options.seed + options.stride * options.seeds
@@ -170,6 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     parser.add_argument("--workers", type=int, default=cores, help="processes (default one for each core)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--nice", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--stride", type=int, default=1, help=argparse.SUPPRESS)
     return parser
 

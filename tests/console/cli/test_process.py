@@ -83,6 +83,8 @@ def test_ctrl_c_ends_a_watch_quietly(engine: EngineServer) -> None:
         [*COMMAND, "--connect", engine.control_url, "status", "--watch"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # The suite itself may have been started in the background, where shells have SIGINT ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
