@@ -1,6 +1,7 @@
 """Shed: batch leaves the batch at the next step, stays queued, and comes back when it is taken off."""
 
 from infer_engine.core.blocks import BlockPool
+from infer_engine.core.invariants import violations
 from infer_engine.core.limits import Limits
 from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
@@ -39,6 +40,19 @@ def test_batch_is_preempted_by_the_next_step_and_interactive_goes_on() -> None:
     under.set_shed(False)
     assert step(under) == ["b1", "b2", "i1", "i2"]
     assert all(_live(under, name).output[:1] == tokens[name] for name in tokens), "what it had it keeps"
+
+
+def test_who_waits_while_shed_is_no_violation() -> None:
+    under = scheduler()
+    under.add(request("b1", "batch"), 0.0)
+    step(under)
+    under.set_shed(True)
+    step(under)
+    assert not under.has_work
+    assert violations(under) == []
+    under.add(request("i1", "interactive"), 0.0)
+    assert under.has_work
+    assert violations(under) == []
 
 
 def test_with_batch_alone_there_is_nothing_to_do() -> None:

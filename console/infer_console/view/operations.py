@@ -53,9 +53,7 @@ def operation_section(
 def operation_row(operation: Operation, width: int, now: float) -> Row:
     wide = width >= 100
     line = Line(width).put(" ").put(safe_identifier(operation.id), "dim").put(" ")
-    line.put(safe(operation.kind, 12), "strong").put(" ").put(
-        safe_identifier(operation.target), "strong"
-    ).put(" ")
+    line.put(safe(operation.kind, 12), "strong").put(" ").put(safe(operation.target, 40), "strong").put(" ")
     mode = operation.params.get("mode")
     if isinstance(mode, str):
         line.put(safe(mode, 10)).put(" ")

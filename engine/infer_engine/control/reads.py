@@ -19,6 +19,7 @@ from infer_engine.control.records import Account
 from infer_engine.control.resume import Sessions
 from infer_engine.control.sse import EventStream
 from infer_engine.control.taps import TokenTap, parse_tap_query
+from infer_engine.control.versions import REPLICAS
 from infer_engine.control.watch import FIRST_OBSERVATION_S, LIVE_STATES, MAX_WATCHERS, WatchSession
 from infer_engine.control.watch_query import FASTEST_HZ, Query, parse_query
 from infer_engine.fleet.fleet import Fleet
@@ -143,7 +144,7 @@ class Reads:
         return json_response(self._context.operations.get(request.path_params["id"]))
 
     async def limits(self, _request: Request) -> Response:
-        return json_response(replace(self._context.fleet.limits(), simulated=self._simulated))
+        return self._tagged(replace(self._context.fleet.limits(), simulated=self._simulated), REPLICAS)
 
     async def tenants(self, _request: Request) -> Response:
         return json_response(replace(self._context.fleet.tenants(), simulated=self._simulated))

@@ -140,7 +140,9 @@ def _of_queue(scheduler: Scheduler, waiting: list[Request]) -> list[str]:
 
 def _of_work(scheduler: Scheduler, waiting: int) -> list[str]:
     live = waiting + len(scheduler.running)
-    if scheduler.has_work == bool(live):
+    # Who waits in a tier that is shed is no work.
+    shed = scheduler.waiting.count("batch") if scheduler.shed else 0
+    if scheduler.has_work == bool(live - shed):
         return []
     return [f"has_work is {scheduler.has_work} with {live} requests"]
 

@@ -45,7 +45,7 @@ from infer_engine.fleet.scaling import Scaling
 from infer_engine.fleet.scaling_desk import ScalingDesk
 from infer_engine.fleet.shedding import Shedding
 from infer_engine.fleet.spec_file import SpecDir
-from infer_engine.fleet.specs import Specs, prime_tenants, restore, starting
+from infer_engine.fleet.specs import Specs, common_limits, prime_tenants, restore, starting
 from infer_engine.fleet.stalls import Stalls
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.fleet.timelines import Timelines
@@ -505,6 +505,8 @@ class Fleet:
     def _joined(self, handle: ReplicaHandle) -> None:
         """One more than at the start is wanted as the others are."""
         prime_tenants(handle, self._tenants)
+        others = [each for each in self._handles.values() if each is not handle and not each.fenced]
+        handle.wanted_limits.update(common_limits(others))
         handle.shed = self.specs.wanted.shed
         self._observers.joined()
 

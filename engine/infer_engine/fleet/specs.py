@@ -9,7 +9,7 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import structs
@@ -91,6 +91,18 @@ def prime_tenants(handle: ReplicaHandle, desk: TenantDesk) -> None:
         handle.wanted_limits["tenant_default"] = desk.default
     if desk.named:
         handle.wanted_limits["tenants"] = dict(desk.named)
+
+
+def common_limits(handles: Sequence[ReplicaHandle]) -> dict[str, int]:
+    """What was set alike on all of them: a wish about the fleet, which holds for those who come later too."""
+    if not handles:
+        return {}
+    first, *rest = (each.wanted_limits for each in handles)
+    return {
+        name: value
+        for name, value in first.items()
+        if isinstance(value, int) and all(each.get(name) == value for each in rest)
+    }
 
 
 def replica_spec(handle: ReplicaHandle) -> ReplicaSpec:

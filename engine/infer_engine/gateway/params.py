@@ -208,6 +208,16 @@ _UNSUPPORTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "tool_choice": (_one_of("none", "auto"), "none or auto"),
     "use_beam_search": (lambda value: value is False, "false"),
     "prompt_logprobs": (_one_of(), "null"),
+    "allowed_token_ids": (_empty, "empty"),
+    "bad_words": (_empty, "empty"),
+    "logits_processors": (_empty, "empty"),
+    "chat_template": (_empty, "empty"),
+    "chat_template_kwargs": (_empty, "empty"),
+    "documents": (_empty, "empty"),
+    "truncate_prompt_tokens": (_one_of(), "null"),
+    "continue_final_message": (lambda value: value is False, "false"),
+    "add_generation_prompt": (lambda value: value is True, "true"),
+    "skip_special_tokens": (lambda value: value is True, "true"),
     "modalities": (lambda value: value == ["text"], '["text"]'),
 }
 
