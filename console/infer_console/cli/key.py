@@ -1,25 +1,15 @@
 """key: making API keys of the gateway, done by the engine's own command."""
 
-import os
-import sys
 from argparse import ArgumentParser, Namespace
 
-from infer_console.cli import codes
+from infer_console.cli.engine_command import become_engine
 from infer_console.cli.verb import Verb
 
 OPTIONS = ("file", "tenant", "tier", "concurrency", "expires")
 
 
 def _key(arguments: Namespace) -> int:
-    from infer_console.cli.output import complain
-    from infer_console.connect import engine_installed
-
-    if not engine_installed():
-        complain("keys are made where the server runs; here the engine is not installed")
-        return codes.ERROR
-    sys.stderr.flush()
-    command = [sys.executable, "-m", "infer_engine", "key", *words(arguments)]
-    return os.execv(sys.executable, command)
+    return become_engine("key", words(arguments), "keys")
 
 
 def words(arguments: Namespace) -> list[str]:

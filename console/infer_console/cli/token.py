@@ -1,25 +1,15 @@
 """token: making, listing and revoking tokens of the control API, done by the engine's own command."""
 
-import os
-import sys
 from argparse import ArgumentParser, Namespace
 
-from infer_console.cli import codes
+from infer_console.cli.engine_command import become_engine
 from infer_console.cli.verb import Verb
 
 ACTIONS = ("new", "list", "revoke")
 
 
 def _token(arguments: Namespace) -> int:
-    from infer_console.cli.output import complain
-    from infer_console.connect import engine_installed
-
-    if not engine_installed():
-        complain("tokens are made where the server runs; here the engine is not installed")
-        return codes.ERROR
-    sys.stderr.flush()
-    command = [sys.executable, "-m", "infer_engine", "token", *words(arguments)]
-    return os.execv(sys.executable, command)
+    return become_engine("token", words(arguments), "tokens")
 
 
 def words(arguments: Namespace) -> list[str]:

@@ -13,7 +13,7 @@ from infer_engine.control.headroom import Headroom
 from infer_engine.control.limits import LimitChanges
 from infer_engine.control.preempts import Preempts
 from infer_engine.control.principal import principal_of
-from infer_engine.control.reads import unknown_replica, unknown_request
+from infer_engine.control.reads import replica_of, unknown_replica, unknown_request
 from infer_engine.protocol import (
     AcquireLease,
     Cancel,
@@ -43,10 +43,10 @@ class Commands:
         self._limits = LimitChanges(context.fleet, context.operations, time.time)
 
     async def drain(self, request: Request, command: Drain) -> CommandResult:
-        return self._drains.drain(self._replica(request), command)
+        return self._drains.drain(replica_of(request, self._context.fleet), command)
 
     async def undrain(self, request: Request, command: Undrain) -> CommandResult:
-        return self._drains.undrain(self._replica(request), command)
+        return self._drains.undrain(replica_of(request, self._context.fleet), command)
 
     async def headroom(self, _request: Request, command: SetHeadroom) -> CommandResult:
         if command.replica is not None and command.replica not in self._context.fleet.replica_ids():
@@ -105,12 +105,6 @@ class Commands:
         lease, holder = request.path_params["id"], _holder(request)
         leases = self._context.leases
         return leases.own(lease, holder) if command.dry_run else leases.release(lease, holder)
-
-    def _replica(self, request: Request) -> str:
-        replica: str = request.path_params["id"]
-        if replica not in self._context.fleet.replica_ids():
-            raise unknown_replica()
-        return replica
 
 
 def _holder(request: Request) -> str:

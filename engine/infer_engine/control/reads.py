@@ -273,6 +273,14 @@ def tenant_status(fleet: Fleet, name: str) -> TenantStatus:
     )
 
 
+def replica_of(request: Request, fleet: Fleet) -> str:
+    """The replica that the path names; Refusal (404) when there is none of that id."""
+    replica: str = request.path_params["id"]
+    if replica not in fleet.replica_ids():
+        raise unknown_replica()
+    return replica
+
+
 def unknown_replica() -> Refusal:
     return refuse(404, "unknown_replica", "There is no such replica.", field="replica")
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from infer_engine.control.context import Context
 from infer_engine.control.lifecycle import Lifecycles
-from infer_engine.control.reads import unknown_replica
+from infer_engine.control.reads import replica_of
 from infer_engine.control.scaling import Scales
 from infer_engine.protocol import CommandResult, Fence, Release, Restart, Scale, Shed
 
@@ -18,22 +18,16 @@ class ReplicaCommands:
         self._scales = Scales(context.fleet, context.operations, time.time)
 
     async def fence(self, request: Request, command: Fence) -> CommandResult:
-        return self._lifecycles.fence(self._replica(request), command)
+        return self._lifecycles.fence(replica_of(request, self._context.fleet), command)
 
     async def release(self, request: Request, command: Release) -> CommandResult:
-        return self._lifecycles.release(self._replica(request), command)
+        return self._lifecycles.release(replica_of(request, self._context.fleet), command)
 
     async def restart(self, request: Request, command: Restart) -> CommandResult:
-        return self._lifecycles.restart(self._replica(request), command)
+        return self._lifecycles.restart(replica_of(request, self._context.fleet), command)
 
     async def scale(self, _request: Request, command: Scale) -> CommandResult:
         return self._scales.scale(command)
 
     async def shed(self, _request: Request, command: Shed) -> CommandResult:
         return self._lifecycles.shed(command)
-
-    def _replica(self, request: Request) -> str:
-        replica: str = request.path_params["id"]
-        if replica not in self._context.fleet.replica_ids():
-            raise unknown_replica()
-        return replica
