@@ -4,9 +4,12 @@ import pytest
 from hostile.corpus import CORPUS, FORBIDDEN
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import safe_identifier
+from infer_console.view.fleet_screen import fleet_screen
+from infer_console.view.frame import start_rows
 from infer_console.view.look import Look, Size
+from infer_console.view.replica_screen import replica_screen
 from infer_console.view.row import Row, plain
-from infer_console.view.screens import fleet_screen, replica_screen, start_rows, streams_screen
+from infer_console.view.streams_screen import streams_screen
 from rich.cells import cell_len
 from support import pictures
 from support.hostile_pictures import STREAM, hostile_ids, hostile_incident

@@ -11,9 +11,9 @@ from infer_console.ui.themes import (
     load_themes,
     themes_directory,
 )
+from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import Look, Size
 from infer_console.view.row import ROLES, TONES, plain
-from infer_console.view.screens import fleet_screen
 from support import pictures
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from infer_console.state.picture import Picture
+from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import Look, Size
+from infer_console.view.replica_screen import replica_screen
 from infer_console.view.row import Row, plain
-from infer_console.view.screens import fleet_screen, replica_screen, streams_screen
+from infer_console.view.streams_screen import streams_screen
 from support import pictures
 
 GOLDEN = Path(__file__).parent / "golden"

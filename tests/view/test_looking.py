@@ -6,8 +6,8 @@ from infer_console.view.layout import Want, allot, rule, window
 from infer_console.view.look import Cursor, Look, Size
 from infer_console.view.order import fleet_order, pane_ids, queue, roster
 from infer_console.view.owners import LETTERS, OwnerLetters
+from infer_console.view.replica_screen import replica_screen
 from infer_console.view.row import Line, overlay, plain
-from infer_console.view.screens import replica_screen
 from infer_console.view.streams import StreamSlots, grid
 from infer_console.view.table import Cell, Column, fit_columns
 from support import pictures

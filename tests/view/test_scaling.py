@@ -1,9 +1,9 @@
 """The line that says how many replicas the demand calls for."""
 
+from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import Look, Size
 from infer_console.view.row import plain
 from infer_console.view.scaling import scaling_line
-from infer_console.view.screens import fleet_screen
 from infer_engine.protocol import Fleet, ScalingStatus
 from support.pictures import incident
 

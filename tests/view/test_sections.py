@@ -6,13 +6,14 @@ import msgspec
 import pytest
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.view.alarms import alarm_lines, alarm_rows
+from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.gauge import BATCH_MARK, kv_gauge
 from infer_console.view.help import help_rows
 from infer_console.view.keys import key_bar
 from infer_console.view.look import Look, Size
 from infer_console.view.operations import operation_section
+from infer_console.view.replica_screen import replica_screen
 from infer_console.view.row import plain
-from infer_console.view.screens import fleet_screen, replica_screen
 from infer_engine.protocol import Alarm, Event, Kv
 from support import pictures
 

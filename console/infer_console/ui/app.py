@@ -25,10 +25,15 @@ from infer_console.ui.ports import CollectorPort
 from infer_console.ui.quick_keys import as_typed, keep_escape
 from infer_console.ui.screens.action import ActionScreen
 from infer_console.ui.screens.base import ConsoleScreen, Interest, PaintedScreen
+from infer_console.ui.screens.doctor import DoctorScreen
+from infer_console.ui.screens.events import EventsScreen
 from infer_console.ui.screens.fleet import FleetScreen
 from infer_console.ui.screens.overlay import FilterScreen, HelpScreen, QuestionScreen
+from infer_console.ui.screens.planner import PlannerScreen
 from infer_console.ui.screens.replica import ReplicaScreen
+from infer_console.ui.screens.requests import RequestsScreen
 from infer_console.ui.screens.streams import StreamsScreen
+from infer_console.ui.screens.traffic import TrafficScreen
 from infer_console.ui.themes import Theme, fitting_theme, load_themes
 from infer_console.view.alarms import ordered_alarms
 from infer_console.view.dialog import question_rows
@@ -53,7 +58,16 @@ class ConsoleApp(App[int]):
     """Owns what the operator looks at; the collector owns what is known."""
 
     ENABLE_COMMAND_PALETTE = False
-    SCREENS = {"fleet": FleetScreen, "replica": ReplicaScreen, "streams": StreamsScreen}  # noqa: RUF012
+    SCREENS = {  # noqa: RUF012
+        "fleet": FleetScreen,
+        "replica": ReplicaScreen,
+        "requests": RequestsScreen,
+        "streams": StreamsScreen,
+        "events": EventsScreen,
+        "traffic": TrafficScreen,
+        "planner": PlannerScreen,
+        "doctor": DoctorScreen,
+    }
 
     def __init__(
         self,

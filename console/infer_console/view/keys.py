@@ -6,7 +6,16 @@ from typing import Literal, LiteralString, NamedTuple
 from infer_console.view.look import ScreenName
 from infer_console.view.row import Line, Row, Shown
 
-ALL: tuple[ScreenName, ...] = ("fleet", "replica", "streams")
+ALL: tuple[ScreenName, ...] = (
+    "fleet",
+    "replica",
+    "requests",
+    "streams",
+    "events",
+    "traffic",
+    "planner",
+    "doctor",
+)
 LISTS: tuple[ScreenName, ...] = ("fleet", "replica")
 
 
@@ -37,7 +46,7 @@ KEYS: tuple[Key, ...] = (
         9,
     ),
     Key("escape", "esc", "back", "back", "clear the filter", "look", ("fleet",)),
-    Key("escape", "esc", "back", "back", "clear the filter, else go back", "look", ("replica", "streams"), 8),
+    Key("escape", "esc", "back", "back", "clear the filter, else go back", "look", ALL[1:], 8),
     Key("tab", "tab", "next_pane", "pane", "next pane", "look", LISTS, 6),
     Key("shift+tab", "shift+tab", "previous_pane", "pane", "previous pane", "look", LISTS),
     Key("j,down", "j", "down", "down", "one row down", "look", ALL),
@@ -63,7 +72,12 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("1", "1", "fleet", "fleet", "all replicas", "look", ALL, 2),
     Key("2", "2", "replica", "replica", "one replica: batch, queue, KV blocks", "look", ALL, 2),
+    Key("3", "3", "requests", "requests", "every request of the fleet, and why it waits", "look", ALL, 2),
     Key("4", "4", "streams", "streams", "tokens as they are generated", "look", ALL, 2),
+    Key("5", "5", "events", "events", "what happened, and operations under way", "look", ALL, 2),
+    Key("6", "6", "traffic", "traffic", "test traffic and what it does", "look", ALL, 1),
+    Key("7", "7", "planner", "planner", "the arithmetic of memory and speed", "look", ALL, 1),
+    Key("8", "8", "doctor", "doctor", "what is wrong, and who did what", "look", ALL, 1),
     Key("t", "t", "theme", "theme", "next colour theme", "look", ALL),
     Key(
         "D",

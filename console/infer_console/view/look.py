@@ -7,8 +7,10 @@ from typing import Literal, NamedTuple
 
 from infer_console.view.owners import OwnerLetters
 
-ScreenName = Literal["fleet", "replica", "streams"]
-Pane = Literal["replicas", "events", "roster", "queue", "panels"]
+ScreenName = Literal["fleet", "replica", "requests", "streams", "events", "traffic", "planner", "doctor"]
+Pane = Literal[
+    "replicas", "events", "operations", "roster", "queue", "requests", "panels", "findings", "audit"
+]
 Lens = Literal["owner", "sharing", "state"]
 FleetSort = Literal["worst", "waiting", "kv", "ttft", "id"]
 RosterSort = Literal["batch", "blocks", "age", "generated", "tenant"]
@@ -16,7 +18,12 @@ RosterSort = Literal["batch", "blocks", "age", "generated", "tenant"]
 PANES: dict[ScreenName, tuple[Pane, ...]] = {
     "fleet": ("replicas", "events"),
     "replica": ("roster", "queue", "events"),
+    "requests": ("requests",),
     "streams": (),
+    "events": ("events",),
+    "traffic": (),
+    "planner": (),
+    "doctor": (),
 }
 LENSES: tuple[Lens, ...] = ("owner", "sharing", "state")
 FLEET_SORTS: tuple[FleetSort, ...] = ("worst", "waiting", "kv", "ttft", "id")
@@ -91,7 +98,9 @@ class Cursor:
 @dataclass(slots=True)
 class Look:
     replica: str | None = None
-    focus: dict[ScreenName, Pane] = field(default_factory=lambda: {"fleet": "replicas", "replica": "roster"})
+    focus: dict[ScreenName, Pane] = field(
+        default_factory=lambda: {name: panes[0] for name, panes in PANES.items() if panes}
+    )
     cursors: dict[tuple[ScreenName, Pane], Cursor] = field(default_factory=dict)
     fleet_sort: FleetSort = "worst"
     roster_sort: RosterSort = "batch"

@@ -166,6 +166,21 @@ class ConsoleScreen(PaintedScreen):
     def action_streams(self) -> None:
         self.console.go("streams")
 
+    def action_requests(self) -> None:
+        self.console.go("requests")
+
+    def action_events(self) -> None:
+        self.console.go("events")
+
+    def action_traffic(self) -> None:
+        self.console.go("traffic")
+
+    def action_planner(self) -> None:
+        self.console.go("planner")
+
+    def action_doctor(self) -> None:
+        self.console.go("doctor")
+
     def action_next_alarm(self) -> None:
         self.console.next_alarm()
 

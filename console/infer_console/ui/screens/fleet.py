@@ -2,10 +2,10 @@
 
 from infer_console.state.picture import Picture
 from infer_console.ui.screens.base import ConsoleScreen, actions_of
+from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import FLEET_SORTS, Size
 from infer_console.view.order import events
 from infer_console.view.row import Row
-from infer_console.view.screens import fleet_screen
 
 
 class FleetScreen(ConsoleScreen):

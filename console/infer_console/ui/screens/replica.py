@@ -4,8 +4,8 @@ from infer_console.state.picture import Picture
 from infer_console.ui.screens.base import ConsoleScreen, Interest, actions_of
 from infer_console.view.look import LENSES, ROSTER_SORTS, Size
 from infer_console.view.order import pane_ids
+from infer_console.view.replica_screen import replica_screen
 from infer_console.view.row import Row
-from infer_console.view.screens import replica_screen
 
 
 class ReplicaScreen(ConsoleScreen):

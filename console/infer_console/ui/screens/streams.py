@@ -4,8 +4,8 @@ from infer_console.state.picture import Picture
 from infer_console.ui.screens.base import ConsoleScreen, Interest, actions_of
 from infer_console.view.look import Pane, Size
 from infer_console.view.row import Row
-from infer_console.view.screens import streams_screen
 from infer_console.view.streams import StreamSlots, capacity
+from infer_console.view.streams_screen import streams_screen
 
 #: Panels shown when nobody picked any.
 USUAL_PANELS = 6

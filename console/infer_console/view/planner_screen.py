@@ -1,0 +1,18 @@
+"""The Planner screen: the napkin arithmetic."""
+
+from infer_console.state.picture import Picture
+from infer_console.terminal.safe_text import SafeText, safe
+from infer_console.view.banner import banner
+from infer_console.view.frame import bottom_row, start_rows, whole
+from infer_console.view.look import Look, Size
+from infer_console.view.row import Row
+
+
+def planner_screen(
+    picture: Picture, look: Look, size: Size, now: float, notice: SafeText | None = None
+) -> list[Row]:
+    """Exactly ``size.height`` rows of ``size.width`` cells."""
+    width, height = size
+    top = [banner(picture, look, width, now, safe("planner"))]
+    bottom = [bottom_row(picture, look, "planner", width, now, notice)]
+    return whole(top, start_rows(picture, width, height - 2), bottom, width, height)
