@@ -34,9 +34,9 @@ def ask(console: Path, server: EngineServer, *arguments: str) -> dict[str, objec
     return json.loads(answer.stdout)
 
 
-def apply(terminal: Terminal) -> None:
-    """Enter in an open dialog, see that it was done, close it and see it gone."""
-    terminal.send("enter")
+def apply(terminal: Terminal, key: str) -> None:
+    """The action's own key again in its open dialog, see that it was done, close it and see it gone."""
+    terminal.send(key)
     terminal.wait_for(r"✓")
     terminal.send("esc")
     terminal.wait("the dialog gone", lambda text: "✓" not in text)
@@ -54,7 +54,7 @@ def test_inject_watch_drain_and_leave(
         terminal.send("I")
         terminal.wait_for(r"the server's prediction")
         terminal.wait_for(r"about \d+ chat requests")
-        apply(terminal)
+        apply(terminal, "I")
 
         # Enter opens the selected replica: roster and block map show who holds what.
         terminal.send("enter")
@@ -70,7 +70,7 @@ def test_inject_watch_drain_and_leave(
         terminal.send("D")
         terminal.wait_for(f"Drain {name}")
         terminal.wait_for(r"prediction")
-        apply(terminal)
+        apply(terminal, "D")
         terminal.send("1")
         terminal.wait_for(rf"{name}\s+drained", 90)
         replicas = ask(console, server, "replicas")["replicas"]
@@ -82,14 +82,14 @@ def test_inject_watch_drain_and_leave(
         terminal.send("U")
         terminal.wait_for(f"Undrain {name}")
         terminal.wait_for(r"prediction")
-        apply(terminal)
+        apply(terminal, "U")
         terminal.wait_for(rf"{name}\s+ready")
 
         # I again stops what is still being injected.
         terminal.send("I")
         terminal.wait_for(r"Stop test traffic")
         terminal.wait_for(r"prediction")
-        apply(terminal)
+        apply(terminal, "I")
 
         terminal.send("q")
         assert terminal.wait_exit() == 0

@@ -36,7 +36,25 @@ from infer_engine.protocol import (
 
 #: 2026-03-08 03:11:26 UTC
 NOW = 1772939486.0
-CAPABILITIES = frozenset({"drain", "undrain", "headroom", "cancel", "inject", "tokens", "watch"})
+CAPABILITIES = frozenset(
+    {
+        "drain",
+        "undrain",
+        "headroom",
+        "cancel",
+        "inject",
+        "tokens",
+        "watch",
+        "cancel_where",
+        "preempt",
+        "fence",
+        "release",
+        "restart",
+        "tenants",
+        "shed",
+        "scale",
+    }
+)
 TOTAL, BATCH, ADMIT = 30_517, 19_836, 27_465
 
 

@@ -7,17 +7,24 @@ from infer_console.state.picture import Link, ReplicaPicture
 from infer_console.ui.screens.action import ActionScreen
 from infer_engine.protocol import (
     Cancel,
+    ChangeTenant,
     Command,
     CommandResult,
     Drain,
     Effect,
+    Fence,
+    FleetSpec,
     Inject,
+    Kv,
     Operation,
     Problem,
+    Scale,
     SetHeadroom,
+    Shed,
     StopInjection,
     Undrain,
 )
+from msgspec.structs import replace
 from support import pictures
 from support.pilot import Driven, drive
 
@@ -38,7 +45,8 @@ async def test_drain_asks_predicts_applies_and_follows() -> None:
         assert dry.dry_run
         assert target == "r2"
         assert driven.collector.applied == []
-        await driven.press("enter")
+        assert "▸[ Close ]" in driven.text
+        await driven.press("D")
         await driven.wait_for("✓ the server says what drain of r2 will do")
         command, target = driven.collector.applied[0]
         assert isinstance(command, Drain)
@@ -60,7 +68,7 @@ async def test_the_dialog_holds_on_to_its_id() -> None:
         alone = {id: replica for id, replica in pictures.incident_replicas().items() if id != "r3"}
         await driven.show(dataclasses.replace(pictures.incident(), replicas=alone, alarms=()))
         assert "Drain r2" in driven.text
-        await driven.press("enter")
+        await driven.press("D")
         await driven.wait("the command", lambda: driven.collector.applied)
         assert driven.collector.applied[0][1] == "r2"
 
@@ -69,7 +77,7 @@ async def test_parameters_are_edited_and_asked_about_again() -> None:
     async with drive(pictures.incident()) as driven:
         await driven.press("j")
         await open_on(driven, "D", "Drain r2")
-        await driven.press("right", "right", "right")
+        await driven.press("down", "down", "right", "right", "right")
         await driven.wait_for("loses work")
         await driven.press("down", "4", "5", "s")
         await driven.wait(
@@ -85,12 +93,17 @@ async def test_what_destroys_work_waits_for_a_second_word() -> None:
     async with drive(pictures.incident()) as driven:
         await driven.press("j")
         await open_on(driven, "D", "Drain r2")
-        await driven.press("right", "right", "right", "enter")
+        await driven.press("down", "down", "right", "right", "right", "enter")
         assert driven.collector.applied == []
         assert "▸[ Close ]" in driven.text
+        assert "type r2" in driven.text
         await driven.press("right")
         await driven.wait_for("the server's prediction")
         await driven.press("enter")
+        await driven.wait_for("it takes effect with r2 typed to confirm")
+        await driven.press("D", "enter")
+        assert driven.collector.applied == []
+        await driven.press("backspace", "r", "2", "enter")
         await driven.wait("the command", lambda: driven.collector.applied)
 
 
@@ -98,19 +111,15 @@ async def test_force_wants_the_id_typed() -> None:
     async with drive(pictures.incident()) as driven:
         await driven.press("j")
         await open_on(driven, "D", "Drain r2")
-        await driven.press("down", "down", "down", "space")
-        await driven.wait_for("type the id")
-        await driven.press("up", "up", "up", "up")
-        await driven.wait_for("the server's prediction")
-        await driven.press("enter")
-        await driven.wait_for("with the id r2 typed to confirm")
-        assert driven.collector.applied == []
-        await driven.press("down", "down", "down", "down", "down")
-        driven.app.look.filter = ""
+        assert "type r2" not in driven.text
         while "▸ force" not in driven.text:
-            await driven.press("up")
-        await driven.type("r2")
-        await driven.press("down", "down", "down")
+            await driven.press("down")
+        await driven.press("space")
+        await driven.wait_for("type r2")
+        await driven.wait_for("the server's prediction")
+        await driven.press("enter", "r", "3", "enter")
+        assert driven.collector.applied == []
+        await driven.press("backspace", "2")
         await driven.wait_for("the server's prediction")
         await driven.press("enter")
         await driven.wait("the command", lambda: driven.collector.applied)
@@ -129,12 +138,12 @@ async def test_headroom_by_arrows_and_digits_for_one_or_all() -> None:
         await driven.type("25")
         await driven.press("down", "down", "down", "right")
         await driven.wait_for("Headroom: all 8 replicas")
+        assert "type 8" in driven.text
+        await driven.press("enter")
         assert "▸[ Close ]" in driven.text
-        await driven.press("enter")
         assert driven.collector.applied == []
-        await driven.press("right")
         await driven.wait_for("the server's prediction")
-        await driven.press("enter")
+        await driven.press("8", "enter")
         await driven.wait("the command", lambda: driven.collector.applied)
         command, target = driven.collector.applied[0]
         assert isinstance(command, SetHeadroom)
@@ -156,7 +165,7 @@ async def test_inject_and_stop() -> None:
         await open_on(driven, "I", "Inject test traffic")
         await driven.press("down", "right", "down", "right")
         await driven.wait_for("the server's prediction")
-        await driven.press("enter")
+        await driven.press("I")
         await driven.wait("the command", lambda: driven.collector.applied)
         command, _ = driven.collector.applied[0]
         assert isinstance(command, Inject)
@@ -164,7 +173,7 @@ async def test_inject_and_stop() -> None:
         await driven.press("enter")
         await driven.show(pictures.small())
         await open_on(driven, "I", "Stop test traffic")
-        await driven.press("enter")
+        await driven.press("I")
         await driven.wait("the stop", lambda: len(driven.collector.applied) == 2)
         assert isinstance(driven.collector.applied[1][0], StopInjection)
 
@@ -180,7 +189,8 @@ async def test_cancel_starts_on_close() -> None:
         await driven.wait("the dialog gone", lambda: "Cancel 7e0b12" not in driven.text)
         assert driven.collector.applied == []
         await open_on(driven, "X", "Cancel 7e0b12")
-        await driven.press("right", "enter")
+        await driven.type("7e0b12")
+        await driven.press("enter")
         await driven.wait("the command", lambda: driven.collector.applied)
         command, target = driven.collector.applied[0]
         assert isinstance(command, Cancel)
@@ -207,9 +217,10 @@ async def test_cancel_says_so_when_its_request_has_just_ended() -> None:
 async def test_undrain_where_it_makes_sense() -> None:
     async with drive(pictures.incident()) as driven:
         await open_on(driven, "U", "Undrain r3")
-        await driven.press("enter")
+        await driven.press("U")
         await driven.wait("the command", lambda: driven.collector.applied)
         assert isinstance(driven.collector.applied[0][0], Undrain)
+        driven.app.undos.clear()
         await driven.press("enter", "j", "U")
         await driven.wait_for("r2 is ready, not draining or drained")
 
@@ -227,7 +238,7 @@ async def test_a_refusal_is_shown_and_loses_nothing() -> None:
         await driven.press("j")
         await open_on(driven, "D", "Drain r2")
         assert "△ r2 is the last of its kind" in driven.text
-        await driven.press("enter")
+        await driven.press("D")
         await driven.wait_for("▲ The last ready replica.")
         assert "ready 1" in driven.text
         assert "Drain r2" in driven.text
@@ -285,22 +296,19 @@ async def test_without_a_cursor_nothing_is_done_to_the_whole_fleet(key: str) -> 
         assert driven.collector.commands == []
 
 
-async def test_headroom_as_it_is_changes_nothing_and_starts_on_close() -> None:
+async def test_headroom_as_it_is_changes_nothing() -> None:
     async with drive(pictures.incident()) as driven:
         await driven.press("j")
         await open_on(driven, "H", "Headroom r2")
         assert "more headroom admits fewer, less admits more" in driven.text
         assert "no change" in driven.text
-        assert "▸[ Close ]" in driven.text
-        await driven.press("enter")
-        assert driven.collector.applied == []
-        await driven.press("up", "right")
-        while "▸ headroom" not in driven.text:
-            await driven.press("up")
+        assert "▸ headroom" in driven.text
         await driven.press("right")
         await driven.wait_for("11%")
         assert "no change" not in driven.text
-        assert "▸[ Headroom r2 ]" in driven.text
+        await driven.press("enter")
+        assert "▸[ Close ]" in driven.text
+        assert driven.collector.applied == []
 
 
 async def test_a_drain_that_cancels_at_its_deadline_loses_work() -> None:
@@ -308,9 +316,11 @@ async def test_a_drain_that_cancels_at_its_deadline_loses_work() -> None:
         await driven.press("j")
         await open_on(driven, "D", "Drain r2")
         assert "reversible" in driven.text
-        await driven.press("down", "down", "right")
+        while "▸ at the deadline" not in driven.text:
+            await driven.press("down")
+        await driven.press("right")
         assert "loses work" in driven.text
-        assert "▸[ Close ]" in driven.text
+        assert "type r2" in driven.text
 
 
 async def test_a_refusal_does_not_outlast_a_prediction_that_succeeds() -> None:
@@ -323,7 +333,7 @@ async def test_a_refusal_does_not_outlast_a_prediction_that_succeeds() -> None:
         driven.collector.answer = refuse
         await driven.press("j")
         await open_on(driven, "D", "Drain r2")
-        await driven.press("enter")
+        await driven.press("D")
         await driven.wait_for("▲ The last ready replica.")
         screen = driven.screen
         assert isinstance(screen, ActionScreen)
@@ -336,3 +346,102 @@ async def test_the_title_names_the_whole_fleet() -> None:
     async with drive(pictures.quiet()) as driven:
         await open_on(driven, "I", "Inject test traffic: the whole fleet")
         assert "TTFT p99 –" in driven.text
+
+
+async def test_what_was_done_is_seen_to_come_about_and_is_taken_back() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "D", "Drain r2")
+        await driven.press("D")
+        await driven.wait_for("U undo: undrain r2")
+        assert "… r2 is ready" in driven.text
+        shown = pictures.incident_replicas()
+        drained = dataclasses.replace(
+            shown["r2"],
+            status=replace(shown["r2"].status, state="drained", running=0, kv=Kv(total=9, used=0)),
+        )
+        await driven.show(dataclasses.replace(pictures.incident(), replicas=shown | {"r2": drained}))
+        await driven.wait_for("✓ seen: r2 is drained: 0 running, 0 blocks held")
+        await driven.press("U")
+        await driven.wait_for("Undrain r2")
+        await driven.wait_for("the server's prediction")
+        await driven.press("U")
+        await driven.wait("the command", lambda: len(driven.collector.applied) == 2)
+        assert isinstance(driven.collector.applied[1][0], Undrain)
+
+
+async def test_a_broken_replica_is_fenced_with_its_id() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "F", "Fence r2")
+        await driven.press("enter")
+        assert driven.collector.applied == []
+        await open_on(driven, "F", "Fence r2")
+        await driven.type("r2")
+        await driven.press("enter")
+        await driven.wait("the command", lambda: driven.collector.applied)
+        command, target = driven.collector.applied[0]
+        assert isinstance(command, Fence)
+        assert target == "r2"
+
+
+async def test_the_tenant_of_the_request_under_the_cursor_is_limited() -> None:
+    async with drive(pictures.incident()) as driven:
+        driven.app.look.replica = "r2"
+        await driven.press("2")
+        await driven.wait_for("ROSTER")
+        await driven.press("T")
+        await driven.wait_for("Limit tenant acme")
+        assert "no change" in driven.text
+        while "▸ long prefills" not in driven.text:
+            await driven.press("down")
+        await driven.press("1")
+        await driven.wait_for("the server's prediction")
+        await driven.press("T")
+        await driven.wait("the command", lambda: driven.collector.applied)
+        command, target = driven.collector.applied[0]
+        assert isinstance(command, ChangeTenant)
+        assert (command.limits, target) == ({"long_prefills": 1}, "acme")
+
+
+async def test_scaling_down_wants_the_number_typed() -> None:
+    spec = FleetSpec(replicas=8)
+    picture = pictures.incident()
+    assert picture.fleet is not None
+    async with drive(dataclasses.replace(picture, fleet=replace(picture.fleet, spec=spec))) as driven:
+        await open_on(driven, "S", "Scale")
+        await driven.press("left")
+        await driven.wait_for("type 7")
+        await driven.press("S")
+        assert driven.collector.applied == []
+        await driven.wait_for("the server's prediction")
+        await driven.press("enter", "7", "enter")
+        await driven.wait("the command", lambda: driven.collector.applied)
+        command, _ = driven.collector.applied[0]
+        assert isinstance(command, Scale)
+        assert command.replicas == 7
+
+
+async def test_shedding_goes_on_and_off_by_one_key() -> None:
+    picture = pictures.incident()
+    assert picture.fleet is not None
+    async with drive(picture) as driven:
+        await open_on(driven, "B", "Shed batch")
+        await driven.press("B")
+        await driven.wait("the command", lambda: driven.collector.applied)
+        await driven.press("enter")
+        shed = replace(picture.fleet, spec=FleetSpec(replicas=8, shed=True))
+        await driven.show(dataclasses.replace(picture, fleet=shed))
+        await open_on(driven, "B", "Stop shedding")
+        await driven.press("B")
+        await driven.wait("the second", lambda: len(driven.collector.applied) == 2)
+        first, second = (command for command, _ in driven.collector.applied)
+        assert isinstance(first, Shed)
+        assert isinstance(second, Shed)
+        assert (first.on, second.on) == (True, False)
+
+
+async def test_nothing_to_take_back_is_said() -> None:
+    async with drive(pictures.quiet()) as driven:
+        driven.app.undo()
+        await driven.wait_for("nothing was done from here")

@@ -36,14 +36,14 @@ def test_keys_behind_the_enter_of_a_filter_are_not_typed_into_it() -> None:
         assert terminal.wait_exit() == 0
 
 
-def test_enter_before_the_prediction_was_shown_applies_nothing() -> None:
+def test_the_key_again_before_the_prediction_was_shown_applies_nothing() -> None:
     with console() as terminal:
         terminal.wait_for("RUN 186")
-        terminal.send("D\r")
+        terminal.send("DD")
         terminal.wait_for("prediction")
         terminal.send("q")  # typed into the dialog, which is still open
         terminal.send("\x1b")
-        terminal.wait("the dialog gone", lambda text: "enter applies" not in text)
+        terminal.wait("the dialog gone", lambda text: "again applies" not in text)
         terminal.send("q")
         assert terminal.wait_exit() == 0
         assert "✓".encode() not in terminal.raw
@@ -53,9 +53,9 @@ def test_esc_and_enter_in_one_read_close_a_dialog_and_apply_nothing() -> None:
     with console() as terminal:
         terminal.wait_for("RUN 186")
         terminal.send("D")
-        terminal.wait_for("enter applies")
+        terminal.wait_for("again applies")
         terminal.send("\x1b\r")
-        terminal.wait("the dialog gone", lambda text: "enter applies" not in text)
+        terminal.wait("the dialog gone", lambda text: "again applies" not in text)
         terminal.send("q")
         assert terminal.wait_exit() == 0
         assert "✓".encode() not in terminal.raw

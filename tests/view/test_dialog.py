@@ -12,6 +12,7 @@ from support import pictures
 @pytest.mark.parametrize("height", [8, 10, 15, 24, 36])
 def test_what_it_will_do_is_shown_beside_the_buttons_whatever_the_size(width: int, height: int) -> None:
     form = Form.of(registry.action("drain"), "r2", {}, ())
+    form.focus = 0
     dialog = Dialog(form, Prediction("server", ["9 requests running here will finish"], []))
     rows = dialog_rows(dialog, pictures.incident(), width, height, 0.0)
     text = "\n".join(plain(row) for row in rows)

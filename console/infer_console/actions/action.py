@@ -1,8 +1,8 @@
 """One thing that an operator can do: plan it, be told what it will do, and have it built as a command."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from infer_engine.protocol import Command
@@ -14,11 +14,38 @@ from infer_console.state.picture import Picture
 #: safe: takes nothing from anybody. reversible: can be taken back. destructive: somebody's work is lost.
 Danger = Literal["safe", "reversible", "destructive"]
 #: What an action is opened on. ``replica or fleet``: on one replica, or on all when no target is given.
-TargetKind = Literal["replica", "request", "fleet", "replica or fleet"]
+TargetKind = Literal["replica", "request", "tenant", "fleet", "replica or fleet"]
 
 
 def _never(_picture: Picture, _target: str | None, _values: Values) -> bool:
     return False
+
+
+class Verdict(NamedTuple):
+    """Whether what was asked for has come about: True, not yet (False), or it cannot be seen (None)."""
+
+    done: bool | None
+    words: str
+
+
+class Undo(NamedTuple):
+    """The action that takes another back, as a dialog is opened on it."""
+
+    action: str
+    target: str | None
+    given: Mapping[str, str | bool | None]
+
+
+def _unseen(_picture: Picture, _target: str | None, _values: Values) -> Verdict | None:
+    return None
+
+
+def _for_good(_picture: Picture, _target: str | None, _values: Values) -> Undo | None:
+    return None
+
+
+def _by_danger(_picture: Picture, _target: str | None, _values: Values) -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +71,15 @@ class Action:
     unchanged: Callable[[Picture, str | None, Values], bool] = _never
     #: Allowed on an old view: it reduces risk. The dialog then says how old the view is.
     when_stale: bool = False
+    #: Whether it has come about, looked for on the screen after it was applied; None where nothing can be
+    #: looked for.
+    verify: Callable[[Picture, str | None, Values], Verdict | None] = _unseen
+    #: What would take it back, from the picture *before* it is applied; None where nothing does.
+    undo: Callable[[Picture, str | None, Values], Undo | None] = _for_good
+    #: A word to be typed beside those that its danger asks for: how many it is about.
+    count: Callable[[Picture, str | None, Values], str] = _by_danger
+    #: Its dialog starts in the first field: without an answer there it means nothing.
+    asks: bool = False
 
     def parse(self, given: Given) -> dict[str, Value]:
         """Values of all parameters. Raise ParamError for one that does not fit or does not exist."""
@@ -96,6 +132,11 @@ def view_age(picture: Picture) -> str:
 
 #: Every command takes one.
 REASON = Param(name="reason", kind="text", label="reason", highest=256, optional=True, hint="for the audit")
+
+
+def whole(values: Values, name: str) -> int | None:
+    value = number(values, name)
+    return None if value is None else int(value)
 
 
 def text(values: Values, name: str) -> str:

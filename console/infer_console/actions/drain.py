@@ -4,7 +4,7 @@ from typing import cast
 
 from infer_engine.protocol import Command, Drain, DrainMode, Undrain
 
-from infer_console.actions.action import REASON, Action, number, text
+from infer_console.actions.action import REASON, Action, Undo, Verdict, number, text
 from infer_console.actions.params import Param, Values, show_duration
 from infer_console.state.picture import Picture, ReplicaPicture
 
@@ -62,19 +62,19 @@ def _drain_effect(picture: Picture, target: str | None, values: Values) -> list[
     running, waiting = shown.status.running, shown.status.waiting
     lines = [f"{target} takes no new requests from the next step on"]
     if values.get("mode") == "cancel":
-        lines.append(f"{_those(running, 'running', 'is', 'are')} cancelled now; clients get an error")
+        lines.append(f"{those(running, 'running', 'is', 'are')} cancelled now; clients get an error")
     elif running != 0 and values.get("mode") != "wait" and others_ready(picture, target):
         lines.append(
-            f"{_those(running, 'running', 'goes', 'go')} on at {', '.join(others_ready(picture, target))}, "
+            f"{those(running, 'running', 'goes', 'go')} on at {', '.join(others_ready(picture, target))}, "
             "as there is room"
         )
     elif running != 0:
-        lines.append(f"{_those(running, 'running', 'finishes', 'finish')} first{_longest(shown)}")
+        lines.append(f"{those(running, 'running', 'finishes', 'finish')} first{_longest(shown)}")
     others = others_ready(picture, target)
     if waiting != 0 and others:
-        lines.append(f"{_those(waiting, 'waiting', 'goes', 'go')} to {', '.join(others)}")
+        lines.append(f"{those(waiting, 'waiting', 'goes', 'go')} to {', '.join(others)}")
     elif waiting != 0:
-        lines.append(f"{_those(waiting, 'waiting', 'is', 'are')} held: no other replica is ready")
+        lines.append(f"{those(waiting, 'waiting', 'is', 'are')} held: no other replica is ready")
     if not others:
         lines.append(
             "it is the last ready replica: refused unless forced, and then nothing serves new requests"
@@ -96,11 +96,37 @@ def _undrain_effect(picture: Picture, target: str | None, _values: Values) -> li
     return [f"{target} ({state}) takes requests again", "what was cancelled or moved away does not come back"]
 
 
-def _those(count: int | None, which: str, one: str, many: str) -> str:
+def those(count: int | None, which: str, one: str, many: str) -> str:
     """ "1 running request finishes", "3 waiting requests go"."""
     if count is None:
         return f"an unknown number of {which} requests {many}"
     return f"1 {which} request {one}" if count == 1 else f"{count} {which} requests {many}"
+
+
+def _drained(picture: Picture, target: str | None, _values: Values) -> Verdict | None:
+    shown = picture.replicas.get(target or "")
+    if shown is None:
+        return None
+    status = shown.status
+    empty = status.running == 0 and not status.kv.used
+    known = ("–" if each is None else str(each) for each in (status.running, status.kv.used))
+    words = "{} is {}: {} running, {} blocks held".format(target, status.state, *known)
+    return Verdict(status.state == "drained" and empty, words)
+
+
+def _undrained(picture: Picture, target: str | None, _values: Values) -> Verdict | None:
+    shown = picture.replicas.get(target or "")
+    return (
+        None if shown is None else Verdict(shown.status.state == "ready", f"{target} is {shown.status.state}")
+    )
+
+
+def _undo_drain(_picture: Picture, target: str | None, _values: Values) -> Undo | None:
+    return Undo("undrain", target, {})
+
+
+def _undo_undrain(_picture: Picture, target: str | None, _values: Values) -> Undo | None:
+    return Undo("drain", target, {})
 
 
 def _longest(shown: ReplicaPicture) -> str:
@@ -150,6 +176,8 @@ DRAIN = Action(
     build=_build_drain,
     effect=_drain_effect,
     refusal=_refuse_drain,
+    verify=_drained,
+    undo=_undo_drain,
     when_stale=True,
 )
 
@@ -164,4 +192,6 @@ UNDRAIN = Action(
     build=_build_undrain,
     effect=_undrain_effect,
     refusal=_refuse_undrain,
+    verify=_undrained,
+    undo=_undo_undrain,
 )

@@ -4,7 +4,7 @@ from typing import cast
 
 from infer_engine.protocol import Command, Kv, SetHeadroom, Tier
 
-from infer_console.actions.action import REASON, Action, number, text
+from infer_console.actions.action import REASON, Action, Undo, Verdict, number, text
 from infer_console.actions.params import Amount, Param, Values, show_duration
 from infer_console.state.picture import Picture, ReplicaPicture
 
@@ -97,6 +97,34 @@ def _replica_effect(name: str, shown: ReplicaPicture, amount: Amount, tier: str)
     return lines
 
 
+def _verify(picture: Picture, target: str | None, values: Values) -> Verdict | None:
+    amount, tier = values.get("headroom"), text(values, "tier")
+    marks = {name: each.status.kv for name, each in picture.replicas.items() if target in (None, name)}
+    if not isinstance(amount, Amount) or not marks:
+        return None
+    there = [
+        name
+        for name, kv in marks.items()
+        if kv.total is not None and _mark(kv, tier) == new_limit(kv.total, amount)
+    ]
+    return Verdict(len(there) == len(marks), f"{len(there)} of {len(marks)} marks moved")
+
+
+def _undo(picture: Picture, target: str | None, values: Values) -> Undo | None:
+    """Only for one replica: several may have had several marks."""
+    shown = picture.replicas.get(target or "")
+    kv = shown.status.kv if shown is not None else None
+    mark = _mark(kv, text(values, "tier")) if kv is not None else None
+    if kv is None or kv.total is None or mark is None:
+        return None
+    return Undo("headroom", target, {"headroom": f"{kv.total - mark}b", "tier": text(values, "tier")})
+
+
+def _count(picture: Picture, target: str | None, _values: Values) -> str:
+    """All replicas at once want their number typed."""
+    return str(len(picture.replicas)) if target is None and len(picture.replicas) > 1 else ""
+
+
 HEADROOM = Action(
     key="H",
     name="headroom",
@@ -129,4 +157,8 @@ HEADROOM = Action(
     effect=_effect,
     refusal=_refuse,
     unchanged=_unchanged,
+    verify=_verify,
+    undo=_undo,
+    count=_count,
+    asks=True,
 )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-ParamKind = Literal["choice", "number", "duration", "amount", "text", "flag"]
+#: A limit is a number that may be left as it is (empty) or lifted (``none``).
+ParamKind = Literal["choice", "number", "limit", "duration", "amount", "text", "flag"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Param:
     highest: float = math.inf
     #: May be left out; a duration may then also be ``none``.
     optional: bool = False
+    #: By how much the arrow keys change a number; None: along round numbers.
+    step: float | None = None
     hint: str = ""
 
     def parse(self, given: str | bool | None) -> Value:
@@ -73,6 +76,8 @@ class Param:
                 bounds = f"a duration like 30s, 5m or 1h, from {show_duration(self.lowest)}"
                 bounds += f" to {show_duration(self.highest)}" if math.isfinite(self.highest) else " on"
                 return f"{bounds}, or {NEVER}" if self.optional else bounds
+            case "limit":
+                return f"a number from {self.lowest:g} to {self.highest:g}, {NEVER} to lift it, or nothing"
             case "amount":
                 return "a percentage of the pool like 10%, or blocks like 50b"
             case "text":
@@ -92,6 +97,8 @@ class Param:
                 return given
             case "amount":
                 return self._parse_amount(given)
+            case "limit" if given == NEVER:
+                return NEVER
             case "duration":
                 if self.optional and given == NEVER:
                     return None

@@ -35,7 +35,7 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
 
 
 PREEMPT = Action(
-    key="",
+    key="P",
     name="preempt",
     title="Preempt",
     danger="reversible",
@@ -48,4 +48,5 @@ PREEMPT = Action(
     build=_build,
     effect=_effect,
     refusal=_refuse,
+    asks=True,
 )

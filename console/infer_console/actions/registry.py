@@ -2,12 +2,33 @@
 
 from infer_console.actions.action import Action
 from infer_console.actions.cancel import CANCEL
+from infer_console.actions.cancel_where import CANCEL_WHERE
 from infer_console.actions.drain import DRAIN, UNDRAIN
+from infer_console.actions.fence import FENCE, RELEASE, RESTART
 from infer_console.actions.headroom import HEADROOM
 from infer_console.actions.preempt import PREEMPT
+from infer_console.actions.scale import SCALE
+from infer_console.actions.shed import SHED, SHED_OFF
+from infer_console.actions.tenant import TENANT
 from infer_console.actions.traffic import INJECT, STOP_INJECT
 
-ACTIONS: tuple[Action, ...] = (DRAIN, UNDRAIN, HEADROOM, INJECT, STOP_INJECT, CANCEL, PREEMPT)
+ACTIONS: tuple[Action, ...] = (
+    DRAIN,
+    UNDRAIN,
+    FENCE,
+    RELEASE,
+    RESTART,
+    HEADROOM,
+    TENANT,
+    INJECT,
+    STOP_INJECT,
+    CANCEL,
+    CANCEL_WHERE,
+    PREEMPT,
+    SHED,
+    SHED_OFF,
+    SCALE,
+)
 
 _BY_NAME = {action.name: action for action in ACTIONS}
 

@@ -96,6 +96,7 @@ INJECT = Action(
     build=_build_inject,
     effect=_inject_effect,
     refusal=_refuse_inject,
+    asks=True,
 )
 
 STOP_INJECT = Action(

@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 import traceback
+from collections import deque
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -14,7 +15,9 @@ from textual.message import Message
 from textual.timer import Timer
 
 from infer_console.actions import registry
-from infer_console.actions.headroom import present_headroom
+from infer_console.actions.action import Action, Undo
+from infer_console.actions.opening import given_now, is_out, switched
+from infer_console.actions.params import Given
 from infer_console.state.picture import Picture
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 NOTICE_S = 4.0
 #: The clock and the age of the view go on by themselves.
 HEARTBEAT_S = 1.0
+MOST_UNDOS = 16
 LEAVE_KEYS = ("ctrl+c", "ctrl+q")
 
 
@@ -99,6 +103,8 @@ class ConsoleApp(App[int]):
         self._next_frame: Timer | None = None
         self._alarm = -1
         self._interest: Interest | None = None
+        #: What would take back what was done from here, the newest last.
+        self.undos: deque[Undo] = deque(maxlen=MOST_UNDOS)
 
     # --- keys
 
@@ -289,7 +295,7 @@ class ConsoleApp(App[int]):
 
     # --- what the operator does
 
-    def act(self, name: str, replica: str | None, request: str | None) -> None:
+    def act(self, name: str, replica: str | None, request: str | None, tenant: str | None = None) -> None:
         """Open an action's dialog on the id that is selected now."""
         below = self.screen
         if not isinstance(below, ConsoleScreen):
@@ -298,29 +304,41 @@ class ConsoleApp(App[int]):
             self.say("paused: action keys are off; p goes on")
             return
         picture = self.collector.picture
-        if name == "inject" and picture.fleet is not None and picture.fleet.traffic.running:
-            name = "inject-stop"
-        action = registry.action(name)
-        target = {"replica": replica, "replica or fleet": replica, "request": request}.get(action.target)
+        action = registry.action(switched(name, picture, replica))
+        if action.name == "undrain" and self.undos and not is_out(picture, replica):
+            self.undo()
+            return
+        chosen = {"replica": replica, "replica or fleet": replica, "request": request, "tenant": tenant}
+        target = chosen.get(action.target)
         if target is None and action.target != "fleet":
-            kind, why = (
-                ("request", " (it may just have ended)") if action.target == "request" else ("replica", "")
-            )
+            kind = action.target.partition(" ")[0]
+            why = " (it may just have ended)" if kind == "request" else ""
             self.say(f"no {kind} is selected{why}; j and k move the cursor")
             return
+        self.open_action(action, target, given_now(action.name, picture, target))
+
+    def undo(self) -> None:
+        """The plan of what takes the last action of this console back."""
+        if not self.undos:
+            self.say("nothing was done from here that can be taken back")
+            return
+        undo = self.undos.pop()
+        self.open_action(registry.action(undo.action), undo.target, undo.given)
+
+    def remember(self, undo: Undo) -> None:
+        self.undos.append(undo)
+
+    def open_action(self, action: Action, target: str | None, given: Given) -> None:
+        """An action's dialog, or why there is none now."""
+        below = self.screen
+        if not isinstance(below, ConsoleScreen):
+            return
+        picture = self.collector.picture
         refusal = action.allowed(picture, target)
         if refusal is not None:
             self.say(refusal)
             return
-        self.push_screen(ActionScreen(below, action, target, self._given(name, target)))
-
-    def _given(self, name: str, target: str | None) -> dict[str, str | bool | None]:
-        """Present values that a dialog starts from."""
-        if name != "headroom":
-            return {}
-        replica = self.collector.picture.replicas.get(target or "")
-        kv = replica.status.kv if replica is not None else None
-        return {"headroom": (present_headroom(kv) if kv is not None else None) or "10%"}
+        self.push_screen(ActionScreen(below, action, target, given))
 
 
 def run_app(collector: CollectorPort, *, embedded: object | None, read_only: bool, fps: float) -> int:

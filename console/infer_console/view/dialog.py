@@ -9,6 +9,7 @@ from typing import Literal
 
 from infer_engine.protocol import Operation
 
+from infer_console.actions.action import Undo, Verdict
 from infer_console.actions.cancel import find_request
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
@@ -54,6 +55,10 @@ class Dialog:
     outcome: list[str] | None = None
     operation: str | None = None
     caution: str | None = None
+    #: Whether what was asked for is seen on the screen, once it was applied.
+    verdict: Verdict | None = None
+    #: What U would do, in words.
+    undo: SafeText | None = None
 
 
 def dialog_rows(dialog: Dialog, picture: Picture, width: int, height: int, now: float) -> list[Row]:
@@ -170,22 +175,31 @@ def _field_rows(dialog: Dialog, inner: int) -> list[Row]:
         for index, field in enumerate(form.fields)
         for row in _field_row(field, index == form.focus, inner)
     ]
-    if form.forced():
-        line = Line(inner, "dialog").put("! ", "crit").put("type the id", "warn").to(_LABEL)
-        line.put(safe(f" {form.typed}▏ "), "strong", "field")
-        line.put(" while force is selected", "dim" if form.confirmed() else "warn")
-        rows.append(line.row())
+    if form.word:
+        rows.append(_confirm_row(form, inner))
     if form.error is not None:
         rows += _wrapped(str(form.error), inner, "▲ ", "crit")
     return [*rows, _blank(inner)]
 
 
+def _confirm_row(form: Form, inner: int) -> Row:
+    """What has to be typed, and what was."""
+    line = Line(inner, "dialog").put(
+        "▸ " if form.confirming else "! ", "accent" if form.confirming else "crit"
+    )
+    line.put(safe(f"type {safe_identifier(form.word)}", _LABEL - 3), "warn").to(_LABEL)
+    line.put(safe(f" {form.typed}{'▏' if form.confirming else ' '} "), "strong", "field")
+    return line.put(" ✓" if form.confirmed() else " to confirm", "ok" if form.confirmed() else "dim").row()
+
+
 def _edited_row(dialog: Dialog, inner: int) -> list[Row]:
-    """The field under the cursor alone, for a window without room for all."""
+    """The field under the cursor alone, and what has to be typed, for a window without room for all."""
     form = dialog.form
-    if dialog.phase not in ("edit", "failed") or form.focus >= len(form.fields):
+    if dialog.phase not in ("edit", "failed"):
         return []
-    return _field_row(form.fields[form.focus], True, inner)[:1]
+    field = form.focused_field
+    rows = _field_row(field, True, inner)[:1] if field is not None else []
+    return [*rows, _confirm_row(form, inner)] if form.word else rows
 
 
 def _field_row(field: Field, focused: bool, inner: int) -> list[Row]:
@@ -245,8 +259,22 @@ def _foot(dialog: Dialog, picture: Picture, inner: int, now: float) -> list[Row]
             operation = _operation(dialog, picture)
             if operation is not None:
                 rows.append(with_tone(operation_row(operation, inner, now), "dialog"))
-            closes = Line(inner, "dialog").put("any key closes; it goes on by itself", "dim").row()
-            return [*rows, _blank(inner), closes]
+            if dialog.verdict is not None:
+                rows.append(_verdict_row(dialog.verdict, inner))
+            return [*rows, _blank(inner), _leaving(dialog, inner)]
+
+
+def _verdict_row(verdict: Verdict, inner: int) -> Row:
+    """Whether it has come about, as the screen has it."""
+    line = Line(inner, "dialog").put("✓ seen: " if verdict.done else "… ", "ok" if verdict.done else "warn")
+    return line.put(safe(verdict.words, 200), "text").row()
+
+
+def _leaving(dialog: Dialog, inner: int) -> Row:
+    line = Line(inner, "dialog")
+    if dialog.undo is not None:
+        line.put("U", "act").put(" undo: ", "dim").put(dialog.undo).put("   ")
+    return line.put("any other key closes; it goes on by itself", "dim").row()
 
 
 def _outcome_rows(dialog: Dialog, inner: int, bullet: Shown, role: Role) -> list[Row]:
@@ -268,8 +296,6 @@ def _buttons(dialog: Dialog, inner: int) -> Row:
     for button in form.buttons:
         on = form.focused_button == button
         text: SafeText = safe(" Close ") if button == "close" else verb
-        # From a field, Enter presses Apply, or goes to Close where that is the better start: it is marked.
-        on = on or (form.focused_button is None and button == ("close" if form.on_close() else "apply"))
         role: Role = "dim" if button == "apply" and not form.confirmed() else "strong" if on else "text"
         line.put("▸" if on else " ", "accent").put("[", "rule").put(text, role, "field" if on else "dialog")
         line.put("]", "rule").put("  ")
@@ -277,16 +303,21 @@ def _buttons(dialog: Dialog, inner: int) -> Row:
 
 
 def _keys(dialog: Dialog, inner: int) -> Row:
-    line = Line(inner, "dialog")
-    field = dialog.form.focused_field
-    if field is not None and not dialog.form.on_close():
-        line.put("enter", "key").put(" applies   ", "dim")
-    elif field is not None:
-        line.put("enter", "key").put(" to the buttons   ", "dim")
-    else:
-        line.put("enter", "key").put(" presses   ", "dim")
+    line, form = Line(inner, "dialog"), dialog.form
+    if form.word:
+        line.put(safe(form.word, 20), "act").put(" and ", "dim").put("enter", "key").put(" applies   ", "dim")
+    elif form.action.key and not form.takes_text():
+        line.put(safe(form.action.key), "act").put(" again applies   ", "dim")
+    if form.focused_field is not None:
+        line.put("enter", "key").put(" to Close   ", "dim")
     line.put("↑↓", "key").put(" field   ", "dim").put("←→", "key").put(" change   ", "dim")
     return line.put("esc", "key").put(" closes", "dim").row()
+
+
+def undo_words(undo: Undo) -> SafeText:
+    """``headroom r2 30b``."""
+    given = (value for value in undo.given.values() if isinstance(value, str))
+    return safe(" ".join([undo.action, *([undo.target] if undo.target else []), *given]), 60)
 
 
 def question_rows(title: Shown, lines: list[SafeText], yes: Shown, no: Shown, width: int) -> list[Row]:

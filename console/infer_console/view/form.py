@@ -20,8 +20,9 @@ Button = Literal["close", "apply"]
 DURATIONS_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 RATES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 MAX_TEXT = 256
-#: The field that says whether one or all are meant, and the parameter that overrides a refusal.
-SCOPE, FORCE = "scope", "force"
+#: The field that says whether one or all are meant, the parameter that overrides a refusal, and where what
+#: confirms is typed.
+SCOPE, FORCE, CONFIRM = "scope", "force", "confirm"
 
 
 @dataclass(slots=True)
@@ -65,9 +66,11 @@ class Field:
                 self.text = _step_amount(self.text, by)
             case "duration":
                 self.text = self._step_duration(by)
+            case "number" if self.param.step is not None:
+                self.text = f"{self._bound(_float(self.text) + by * self.param.step):g}"
             case "number":
                 self.text = f"{self._bound(_neighbour(RATES, _float(self.text), by)):g}"
-            case "text":
+            case "text" | "limit":
                 return
         self.fresh = True
 
@@ -108,22 +111,25 @@ def _neighbour(ladder: Sequence[float], value: float, by: int) -> float:
 
 @dataclass(slots=True)
 class Form:
-    """Fields, then the two buttons. ``focus`` counts through both."""
+    """Fields, then what has to be typed where something has, then the two buttons. ``focus`` counts through
+    all of them; it is on Close to begin with, or in the first field of what means nothing without an answer
+    there. Enter applies only on Apply, or where the right word was just typed."""
 
     action: Action
     target: str | None
     fields: list[Field]
     focus: int = 0
     error: ParamError | None = None
-    #: What must be typed before a forced action applies; empty where nothing must.
+    #: What was typed to confirm, and what it has to be; empty where nothing has to.
     typed: str = ""
+    word: str = ""
     buttons: tuple[Button, Button] = ("close", "apply")
     #: What is asked for is what there is.
     unchanged: bool = False
 
     @classmethod
     def of(cls, action: Action, target: str | None, given: Given, scopes: tuple[str, ...] = ()) -> "Form":
-        """The form with the parameters' defaults, ``given`` over them. What destroys work starts on Close.
+        """The form with the parameters' defaults, ``given`` over them.
 
         ``scopes`` are the target itself and a name for all there are, where an action may be about either.
         """
@@ -132,9 +138,14 @@ class Form:
             scope = Param(name=SCOPE, kind="choice", label="on", default=scopes[0], choices=scopes)
             fields.insert(len(fields) - 1, _field(scope, None))
         form = cls(action, target, fields)
-        if action.danger == "destructive":
-            form.focus = len(fields)
+        if not action.asks:
+            form.focus = form.close
         return form
+
+    @property
+    def close(self) -> int:
+        """Where Close is."""
+        return len(self.fields) + 1
 
     @property
     def focused_field(self) -> Field | None:
@@ -142,11 +153,18 @@ class Form:
 
     @property
     def focused_button(self) -> Button | None:
-        at = self.focus - len(self.fields)
+        at = self.focus - self.close
         return self.buttons[at] if at >= 0 else None
 
+    @property
+    def confirming(self) -> bool:
+        """What confirms is being typed."""
+        return self.focus == len(self.fields)
+
     def move(self, by: int) -> None:
-        self.focus = (self.focus + by) % (len(self.fields) + len(self.buttons))
+        self.focus = (self.focus + by) % (self.close + len(self.buttons))
+        if self.confirming and not self.word:
+            self.focus = (self.focus + by) % (self.close + len(self.buttons))
 
     def given(self) -> dict[str, str | bool | None]:
         return {each.param.name: each.given() for each in self.fields if each.param.name != SCOPE}
@@ -161,27 +179,33 @@ class Form:
         """A key that is not for moving about; True where a parameter changed."""
         edited = self.focused_field
         if edited is None:
-            if key in ("left", "right"):
-                self.move(1 if key == "right" else -1)
+            self._confirm(key, character)
             return False
         if key in ("left", "right"):
             edited.step(1 if key == "right" else -1)
         elif key == "space" and edited.param.kind in ("choice", "flag"):
             edited.step(1)
         elif key == "backspace":
-            if edited.param.name == FORCE and edited.ticked:
-                self.typed = self.typed[:-1]
-                return False
             edited.erase()
-        elif character is None or not character.isprintable():
-            return False
-        elif edited.param.name == FORCE and edited.ticked:
-            self.typed = (self.typed + character)[:MAX_TEXT]
-            return False
-        elif not edited.type(character):
+        elif character is None or not character.isprintable() or not edited.type(character):
             return False
         self.error = None
         return True
+
+    def _confirm(self, key: str, character: str | None) -> None:
+        """On the buttons and where the word is typed."""
+        if key in ("left", "right") and not self.confirming:
+            self.focus = self.close + (self.focus - self.close + 1) % len(self.buttons)
+        elif key == "backspace":
+            self.typed = self.typed[:-1]
+        elif self.word and character is not None and character.isprintable():
+            self.focus = len(self.fields)
+            self.typed = (self.typed + character)[:MAX_TEXT]
+
+    def takes_text(self) -> bool:
+        """Whether a letter would be typed into something."""
+        edited = self.focused_field
+        return self.confirming or bool(self.word) or (edited is not None and edited.param.kind == "text")
 
     def values(self) -> Values | None:
         """The parsed parameters; None, and ``error`` set, where one does not fit."""
@@ -201,18 +225,18 @@ class Form:
             given.get("on_deadline"),
         )
 
-    def on_close(self) -> bool:
-        """Whether Close is the button to start from: work would be lost, a refusal be overridden, every
-        replica be changed, or nothing be changed."""
-        everywhere = self.target is not None and self.current_target is None
-        return self.loses_work() or self.forced() or everywhere or self.unchanged
-
     def forced(self) -> bool:
         return self.given().get(FORCE) is True
 
     def confirmed(self) -> bool:
-        """What is forced needs the target's id typed."""
-        return not self.forced() or self.typed == self.target
+        return not self.word or self.typed == self.word
+
+    def ask_for(self, count: str) -> None:
+        """Say what has to be typed: the count where the action has one, the id where work is lost or a
+        refusal is overridden; else the action's own key is enough."""
+        self.word = count or ((self.target or "fleet") if self.loses_work() or self.forced() else "")
+        if self.confirming and not self.word:
+            self.focus = self.close
 
 
 def _field(param: Param, given: str | bool | None) -> Field:

@@ -17,6 +17,8 @@ ALL: tuple[ScreenName, ...] = (
     "doctor",
 )
 LISTS: tuple[ScreenName, ...] = ("fleet", "replica")
+#: Those with a request under the cursor.
+REQUESTS: tuple[ScreenName, ...] = ("replica", "requests", "streams")
 
 
 class Key(NamedTuple):
@@ -47,7 +49,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("escape", "esc", "back", "back", "clear the filter", "look", ("fleet",)),
     Key("escape", "esc", "back", "back", "clear the filter, else go back", "look", ALL[1:], 8),
-    Key("tab", "tab", "next_pane", "pane", "next pane", "look", LISTS, 6),
+    Key("tab", "tab", "next_pane", "pane", "next pane", "look", LISTS, 7),
     Key("shift+tab", "shift+tab", "previous_pane", "pane", "previous pane", "look", LISTS),
     Key("j,down", "j", "down", "down", "one row down", "look", ALL),
     Key("k,up", "k", "up", "up", "one row up", "look", ALL),
@@ -58,7 +60,7 @@ KEYS: tuple[Key, ...] = (
     Key("exclamation_mark", "!", "next_alarm", "alarm", "go to the next alarm's replica", "look", ALL, 5),
     Key("slash", "/", "filter", "filter", "show only rows that contain a text", "look", LISTS, 4),
     Key("s", "s", "sort", "sort", "next sort order", "look", LISTS, 3),
-    Key("v", "v", "lens", "lens", "block map by owner, by sharing, by state", "look", ("replica",), 6),
+    Key("v", "v", "lens", "lens", "block map by owner, by sharing, by state", "look", ("replica",), 8),
     Key("space", "space", "mark", "mark", "pick a request for the Streams screen", "look", ("replica",), 3),
     Key(
         "p",
@@ -89,7 +91,16 @@ KEYS: tuple[Key, ...] = (
         LISTS,
         9,
     ),
-    Key("U", "U", "act('undrain')", "undrain", "put a drained or draining replica back", "act", LISTS, 6),
+    Key(
+        "U",
+        "U",
+        "act('undrain')",
+        "undrain",
+        "put a drained or draining replica back; else undo what was done last from here",
+        "act",
+        ALL,
+        6,
+    ),
     Key(
         "H",
         "H",
@@ -100,7 +111,39 @@ KEYS: tuple[Key, ...] = (
         LISTS,
         8,
     ),
-    Key("I", "I", "act('inject')", "inject", "send or stop test traffic", "act", ALL, 7),
+    Key(
+        "F",
+        "F",
+        "act('fence')",
+        "fence",
+        "kill a replica that is broken; on a fenced one: release it",
+        "act",
+        LISTS,
+        7,
+    ),
+    Key(
+        "T",
+        "T",
+        "act('tenant')",
+        "tenant",
+        "limit the tenant of the request under the cursor",
+        "act",
+        REQUESTS,
+        7,
+    ),
+    Key(
+        "P",
+        "P",
+        "act('preempt')",
+        "preempt",
+        "take the request under the cursor out of the batch, or move it",
+        "act",
+        REQUESTS,
+        6,
+    ),
+    Key("B", "B", "act('shed')", "shed batch", "pause the batch tier, or let it go on", "act", ALL, 3),
+    Key("S", "S", "act('scale')", "scale", "how many replicas there are to be", "act", ALL, 3),
+    Key("I", "I", "act('inject')", "inject", "send or stop test traffic", "act", ALL, 6),
     Key(
         "X",
         "X",
@@ -108,7 +151,7 @@ KEYS: tuple[Key, ...] = (
         "cancel",
         "cancel the request under the cursor",
         "act",
-        ("replica", "streams"),
+        REQUESTS,
         9,
     ),
     Key("question_mark", "?", "help", "help", "this page", "look", ALL, 10),

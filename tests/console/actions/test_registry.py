@@ -3,21 +3,31 @@
 import dataclasses
 
 import pytest
+from infer_console.actions.action import Undo
 from infer_console.actions.headroom import new_limit, present_headroom
+from infer_console.actions.opening import given_now, switched
 from infer_console.actions.params import Amount, Given, ParamError
 from infer_console.actions.registry import ACTIONS, action
 from infer_console.state.picture import Link, Picture, ReplicaPicture
 from infer_engine.protocol import (
     Cancel,
+    CancelWhere,
+    ChangeTenant,
     Command,
     Drain,
+    Fence,
     Fleet,
+    FleetSpec,
     Inject,
     Kv,
     Preempt,
+    Release,
     Replica,
     RequestRow,
+    Restart,
+    Scale,
     SetHeadroom,
+    Shed,
     StopInjection,
     Totals,
     TrafficStatus,
@@ -51,10 +61,13 @@ ROWS = (row("q1"), row("q2", generated_tokens=50), row("q3", state="waiting", kv
 PICTURE = Picture(
     at=0.0,
     link=Link(url="unix:///x", state="live", age_s=0.5),
-    fleet=Fleet(name="f", model="m"),
+    fleet=Fleet(name="f", model="m", spec=FleetSpec(replicas=2)),
     totals=Totals(replicas=2, ready=2, waiting=1),
     replicas={"r0": replica("r0", rows=ROWS), "r1": replica("r1")},
-    capabilities=frozenset({"drain", "undrain", "headroom", "inject", "cancel", "preempt"}),
+    capabilities=frozenset(
+        {"drain", "undrain", "headroom", "inject", "cancel", "cancel_where", "preempt", "fence", "release"}
+        | {"restart", "tenants", "shed", "scale"}
+    ),
 )
 
 
@@ -74,16 +87,28 @@ TARGETS = {
     "inject-stop": None,
     "cancel": "q1",
     "preempt": "q1",
+    "fence": "r0",
+    "release": "r0",
+    "restart": "r0",
+    "tenant": "t",
+    "cancel-where": None,
+    "shed": None,
+    "shed-off": None,
+    "scale": None,
 }
 
 
 def test_names_are_unique_and_capitals_act() -> None:
     assert len({each.name for each in ACTIONS}) == len(ACTIONS)
-    # One that has no key is a verb of the command line only.
-    assert {each.name for each in ACTIONS if not each.key} == {"preempt"}
+    # Those without a key are for the command line and the command mode.
+    assert {each.name for each in ACTIONS if not each.key} == {"restart", "cancel-where"}
     assert all(each.key.isupper() and len(each.key) == 1 for each in ACTIONS if each.key)
-    assert {each.name for each in ACTIONS if each.danger == "destructive"} == {"cancel"}
-    assert {each.name for each in ACTIONS if each.when_stale} == {"drain", "cancel"}
+    assert {each.name for each in ACTIONS if each.danger == "destructive"} == {
+        "cancel",
+        "cancel-where",
+        "fence",
+    }
+    assert {each.name for each in ACTIONS if each.when_stale} == {"drain", "cancel", "cancel-where", "fence"}
 
 
 @pytest.mark.parametrize(
@@ -114,6 +139,28 @@ def test_names_are_unique_and_capitals_act() -> None:
         ),
         ("inject-stop", {}, StopInjection(actor="kim")),
         ("cancel", {}, Cancel(actor="kim")),
+        (
+            "cancel-where",
+            {"where": "tenant=acme", "expect": "7"},
+            CancelWhere(where="tenant=acme", expect=7, actor="kim"),
+        ),
+        ("fence", {"suspect": True}, Fence(suspect=True, actor="kim")),
+        ("release", {}, Release(actor="kim")),
+        ("restart", {"mode": "wait"}, Restart(mode="wait", deadline_s=60.0, actor="kim")),
+        ("shed", {}, Shed(on=True, actor="kim")),
+        ("shed-off", {}, Shed(on=False, actor="kim")),
+        ("scale", {"replicas": "3"}, Scale(replicas=3, deadline_s=300.0, actor="kim")),
+        (
+            "tenant",
+            {"kv_share": "25", "long_prefills": "1", "prompt_tokens": "none", "revert_after": "10m"},
+            ChangeTenant(
+                limits={"kv_share": 0.25, "long_prefills": 1, "prompt_tokens": None},
+                revert_after_s=600.0,
+                actor="kim",
+            ),
+        ),
+        ("tenant", {"tier": "batch"}, ChangeTenant(limits={"tier": "batch"}, actor="kim")),
+        ("tenant", {"tier": "any"}, ChangeTenant(limits={"tier": None}, actor="kim")),
     ],
 )
 def test_what_is_sent(name: str, given: Given, command: Command) -> None:
@@ -257,3 +304,103 @@ def test_headroom_knows_when_nothing_changes(given: Given, unchanged: bool) -> N
     chosen = action("headroom")
     for target in ("r0", None):
         assert chosen.unchanged(PICTURE, target, chosen.parse(given)) is unchanged
+
+
+@pytest.mark.parametrize(
+    ("state", "key", "stands_for"), [("ready", "fence", "fence"), ("fenced", "fence", "release")]
+)
+def test_a_fenced_replica_is_released_by_the_same_key(state: str, key: str, stands_for: str) -> None:
+    assert switched(key, of_state(state), "r0") == stands_for
+
+
+def shed(on: bool) -> Picture:
+    return dataclasses.replace(PICTURE, fleet=Fleet(name="f", model="m", spec=FleetSpec(replicas=2, shed=on)))
+
+
+def test_shedding_is_turned_off_by_the_key_that_turned_it_on() -> None:
+    assert switched("shed", shed(False), None) == "shed"
+    assert switched("shed", shed(True), None) == "shed-off"
+    assert action("shed").allowed(shed(True), None) == "batch is shed already"
+    assert action("shed-off").allowed(shed(False), None) == "batch is not shed"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "undo"),
+    [
+        ("drain", {}, Undo("undrain", "r0", {})),
+        ("undrain", {}, Undo("drain", "r0", {})),
+        ("fence", {}, Undo("release", "r0", {})),
+        ("shed", {}, Undo("shed-off", None, {})),
+        ("scale", {"replicas": "7"}, Undo("scale", None, {"replicas": "2"})),
+        ("headroom", {"headroom": "50%"}, Undo("headroom", "r0", {"headroom": "10b", "tier": "interactive"})),
+        ("cancel", {}, None),
+        ("restart", {}, None),
+    ],
+)
+def test_what_takes_it_back_is_known_before_it_is_done(name: str, given: Given, undo: Undo | None) -> None:
+    chosen = action(name)
+    values = chosen.parse(given)
+    assert chosen.undo(PICTURE, TARGETS[name], values) == undo
+    if undo is not None:
+        action(undo.action).parse(undo.given)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "picture", "done"),
+    [
+        ("drain", {}, of_state("draining"), False),
+        ("drain", {}, dataclasses.replace(PICTURE, replicas={"r0": replica("r0", "drained", 0)}), True),
+        ("undrain", {}, PICTURE, True),
+        ("fence", {}, of_state("fenced"), True),
+        ("headroom", {"headroom": "10%"}, PICTURE, True),
+        ("headroom", {"headroom": "30%"}, PICTURE, False),
+        ("scale", {"replicas": "2"}, PICTURE, True),
+        ("scale", {"replicas": "3"}, PICTURE, False),
+        ("shed", {}, shed(True), True),
+        ("shed-off", {}, shed(True), False),
+    ],
+)
+def test_whether_it_came_about_is_seen(name: str, given: Given, picture: Picture, done: bool) -> None:
+    chosen = action(name)
+    verdict = chosen.verify(picture, TARGETS[name], chosen.parse(given))
+    assert verdict is not None
+    assert verdict.done is done
+
+
+def test_what_is_gone_cannot_be_seen() -> None:
+    assert action("drain").verify(PICTURE, "r9", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "given", "word"),
+    [
+        ("scale", None, {"replicas": "1"}, "1"),
+        ("scale", None, {"replicas": "5"}, ""),
+        ("headroom", None, {"headroom": "20%"}, "2"),
+        ("headroom", "r0", {"headroom": "20%"}, ""),
+        ("cancel-where", None, {"where": "tenant=a", "expect": "12"}, "12"),
+    ],
+)
+def test_how_many_it_is_about_has_to_be_typed(name: str, target: str | None, given: Given, word: str) -> None:
+    chosen = action(name)
+    assert chosen.count(PICTURE, target, chosen.parse(given)) == word
+
+
+def test_a_fence_says_who_goes_where() -> None:
+    said = effect("fence", {})
+    assert "r0 is killed now" in said
+    assert "2 running requests go on at r1" in said
+    assert "end with an error" in effect("fence", {"suspect": True})
+    alone = dataclasses.replace(PICTURE, replicas={"r0": replica("r0", rows=ROWS)})
+    assert "nothing serves new requests" in effect("fence", {}, alone)
+
+
+def test_a_limit_that_does_not_fit_is_named() -> None:
+    with pytest.raises(ParamError, match="kv_share: '140' was given, allowed is a number from 0 to 100"):
+        action("tenant").parse({"kv_share": "140"})
+
+
+def test_present_values_are_what_a_dialog_starts_from() -> None:
+    assert given_now("scale", PICTURE, None) == {"replicas": "2"}
+    assert given_now("headroom", PICTURE, "r0") == {"headroom": "10%"}
+    assert given_now("drain", PICTURE, "r0") == {}

@@ -1,4 +1,4 @@
-"""An action's dialog: asks the server what would happen, applies on Enter, shows how it went.
+"""An action's dialog: asks the server what would happen, applies what was confirmed, shows how it went.
 
 The dialog holds on to the id it was opened on. Answers come from the collector's thread as messages; one that
 belongs to older parameters is dropped.
@@ -12,14 +12,14 @@ from textual import events
 from textual.message import Message
 from textual.timer import Timer
 
-from infer_console.actions.action import Action
+from infer_console.actions.action import Action, Undo
 from infer_console.actions.params import Given
 from infer_console.sources.client import actor
 from infer_console.state.picture import Picture
 from infer_console.ui.ports import Answer
 from infer_console.ui.screens.base import ConsoleScreen
 from infer_console.ui.screens.overlay import OverlayScreen
-from infer_console.view.dialog import Dialog, Prediction, dialog_rows
+from infer_console.view.dialog import Dialog, Prediction, dialog_rows, undo_words
 from infer_console.view.form import Form
 from infer_console.view.look import Size
 from infer_console.view.row import Row
@@ -60,6 +60,8 @@ class ActionScreen(OverlayScreen):
         self._version: str | None = None
         self._timer: Timer | None = None
         self._asking_again: Timer
+        #: What would take back what was applied.
+        self._undo: Undo | None = None
 
     @property
     def form(self) -> Form:
@@ -72,15 +74,27 @@ class ActionScreen(OverlayScreen):
 
     def box(self, picture: Picture, size: Size, now: float) -> list[Row]:
         self.dialog.caution = self.form.action.caution(picture)
-        self._compare(picture)
+        if self.dialog.phase == "applied":
+            self._verify(picture)
+        else:
+            self._compare(picture)
         if self.dialog.prediction.source in ("asking", "screen"):
             self._predict_from_screen(picture)
         return dialog_rows(self.dialog, picture, size.width, size.height, now)
 
+    def _verify(self, picture: Picture) -> None:
+        """Whether what was applied has come about, as far as the screen can tell."""
+        values = self.form.values()
+        if values is not None:
+            self.dialog.verdict = self.form.action.verify(picture, self.form.current_target, values)
+
     # --- keys
 
     def pressed(self, event: events.Key) -> None:
-        if event.key == "escape" or self.dialog.phase == "applied":
+        if self.dialog.phase == "applied" and event.key == "U" and self._undo is not None:
+            self.close()
+            self.console.undo()
+        elif event.key == "escape" or self.dialog.phase == "applied":
             self.close()
         elif self.dialog.phase in ("edit", "failed"):
             self._edited(event)
@@ -94,6 +108,8 @@ class ActionScreen(OverlayScreen):
                 form.move(-1)
             case "enter":
                 self._entered()
+            case own if own == form.action.key and not form.takes_text():
+                self._apply()
             case _:
                 if form.key(event.key, event.character):
                     self.dialog.phase = "edit"
@@ -104,17 +120,19 @@ class ActionScreen(OverlayScreen):
         form = self.form
         error, values = form.error, form.values()
         form.error = error  # said when it is entered, not while it is being typed
-        form.unchanged = values is not None and form.action.unchanged(picture, form.current_target, values)
+        target = form.current_target
+        form.unchanged = values is not None and form.action.unchanged(picture, target, values)
+        form.ask_for(form.action.count(picture, target, values) if values is not None else "")
 
     def _entered(self) -> None:
         form = self.form
         self._compare(self.console.collector.picture)
         if form.focused_button == "close":
             self.close()
-        elif form.focused_button is None and form.on_close():
-            form.focus = len(form.fields)  # to the buttons, on Close
-        else:
+        elif form.focused_button == "apply" or (form.confirming and form.confirmed()):
             self._apply()
+        elif form.values() is not None:
+            form.focus = form.close
 
     # --- asking and applying
 
@@ -141,14 +159,18 @@ class ActionScreen(OverlayScreen):
             self.dialog.outcome = ["this window is too small to show what it would do"]
             return
         picture = self.console.collector.picture
+        self._compare(picture)
         if not form.confirmed():
             self.dialog.phase = "failed"
-            self.dialog.outcome = [f"force takes effect with the id {form.target} typed to confirm"]
+            self.dialog.outcome = [f"it takes effect with {form.word} typed to confirm"]
             return
         refusal = form.action.allowed(picture, form.current_target)
         if refusal is not None:
             self.dialog.phase, self.dialog.outcome = "failed", [refusal]
             return
+        values = form.values()
+        if values is not None:
+            self._undo = form.action.undo(picture, form.current_target, values)
         self._number += 1
         if self._send(dry_run=False):
             self.dialog.phase = "applying"
@@ -198,6 +220,9 @@ class ActionScreen(OverlayScreen):
             self.dialog.phase = "applied"
             self.dialog.operation = answer.operation.id if answer.operation is not None else None
             self.dialog.outcome = list(answer.effect.summary) or ["done"]
+            if self._undo is not None:
+                self.console.remember(self._undo)
+                self.dialog.undo = undo_words(self._undo)
         else:
             self.dialog.phase, self.dialog.outcome = "failed", problem_lines(answer)
 

@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingsMap
 from textual.screen import Screen
 
+from infer_console.actions.cancel import find_request
 from infer_console.state.picture import Picture
 from infer_console.ui.backpressure import is_behind
 from infer_console.ui.widgets.canvas import Canvas
@@ -209,5 +210,10 @@ class ConsoleScreen(PaintedScreen):
         """The request that an action would be about."""
         return None
 
+    def target_tenant(self) -> str | None:
+        """The tenant that an action would be about: that of the request under the cursor."""
+        row = find_request(self.console.shown_picture, self.target_request())
+        return row.tenant if row is not None else None
+
     def action_act(self, name: str) -> None:
-        self.console.act(name, self.target_replica(), self.target_request())
+        self.console.act(name, self.target_replica(), self.target_request(), self.target_tenant())
