@@ -122,6 +122,47 @@ class Kv(Struct, frozen=True):
     host_used: int | None = None
 
 
+class TenantUse(Struct, frozen=True, kw_only=True):
+    """What one tenant uses now, or, in a row at the end, all those that have no row of their own:
+    ``tenants`` is how many the row stands for, and its name is empty when these are several. ``tenant`` is
+    untrusted text. Test traffic counts in what is used, and not in the rates."""
+
+    tenant: str
+    tenants: int = 1
+    running: int = 0
+    waiting: int = 0
+    kv_blocks: int = 0
+    #: Median over its live requests; None where it has none, and in the row of the others.
+    prompt_tokens_p50: float | None = None
+    #: Taken, and refused for whatever reason, within the last minute; None in a replica's rows.
+    requests_per_min: int | None = None
+    refused_per_min: int | None = None
+
+
+class TierUse(Struct, frozen=True, kw_only=True):
+    """What one tier uses of a replica."""
+
+    running: int = 0
+    waiting: int = 0
+    kv_blocks: int = 0
+
+
+class GpuHealth(Struct, frozen=True, kw_only=True):
+    """What NVML told last of the GPU under a replica; None where this GPU or driver does not tell."""
+
+    uuid: str
+    temperature_c: int | None = None
+    slowdown_c: int | None = None
+    #: Uncorrectable memory errors since the driver was loaded, those of before this server included.
+    uncorrectable_errors: int | None = None
+    #: Why its clocks are held down, of the reasons that mean trouble.
+    slowed_by: list[str] = []
+    #: Critical Xids since this server first asked, the latest last, at most eight.
+    xids: list[int] = []
+    #: The driver cannot reach it any more.
+    lost: bool = False
+
+
 class StepMakeup(Struct, frozen=True):
     """What the last engine step was made of."""
 
@@ -197,6 +238,18 @@ class Replica(Struct, frozen=True, kw_only=True):
     #: How often it was ended because it had stalled.
     stalls: int | None = None
     ttft_split_s: TtftSplits = TtftSplits()
+    #: Tokens that first admissions looked up in the prefix cache since the server's start, and how many of
+    #: them were found.
+    prefix_queries_tokens: int | None = None
+    prefix_hit_tokens: int | None = None
+    #: Those with the most blocks here, the most first, at most three.
+    tenants: list[TenantUse] = []
+    #: The batch tier's part; None where nothing is told of it.
+    batch: TierUse | None = None
+    #: None where NVML was not asked or does not answer.
+    gpu: GpuHealth | None = None
+    #: Why its GPU is not to be trusted; None where it is.
+    gpu_trouble: str | None = None
 
 
 class RequestRow(Struct, frozen=True, kw_only=True):
@@ -270,6 +323,9 @@ class GatewayStatus(Struct, frozen=True):
     #: since the server began to listen; None while there are too few to tell.
     rss_bytes: int | None = None
     connection_bytes: int | None = None
+    #: Long prompts that wait for a tokenizer's thread now, and how many may.
+    tokenizer_queue: int | None = None
+    max_tokenizer_queue: int | None = None
 
 
 class TrafficStatus(Struct, frozen=True):
@@ -378,6 +434,11 @@ class Totals(Struct, frozen=True, kw_only=True):
     waiting_reasons: dict[str, int] = {}
     finished: dict[str, int] = {}
     ttft_split_s: TtftSplits = TtftSplits()
+    #: The sixteen with the most blocks, the most first, then one row for all others; made anew once a second.
+    tenants: list[TenantUse] = []
+    #: Of users since the server's start: requests that were taken, and the tokens of their prompts.
+    taken_requests: int | None = None
+    taken_prompt_tokens: int | None = None
 
 
 class Alarm(Struct, frozen=True, kw_only=True):

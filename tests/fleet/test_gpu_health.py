@@ -158,6 +158,11 @@ async def test_a_hot_gpu_is_bad_for_as_long_and_a_broken_one_fences_its_replicas
         played.celsius = 95
         look()
         assert (fleet.replica("r0").health, fleet.replica("r1").health) == ("bad", "idle")
+        told = fleet.replica("r0")
+        assert told.gpu_trouble == "95 °C, it slows itself down at 90 °C"
+        assert told.gpu is not None
+        assert (told.gpu.temperature_c, told.gpu.uncorrectable_errors, told.gpu.xids) == (95, 3, [])
+        assert fleet.replica("r1").gpu is None
         assert {bench.submit().replica for _ in range(3)} == {"r1"}, "chosen last"
         played.celsius = 60
         look()

@@ -47,6 +47,7 @@ from infer_engine.fleet.shedding import Shedding
 from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.fleet.specs import Specs, common_limits, prime_tenants, restore, starting
 from infer_engine.fleet.stalls import Stalls
+from infer_engine.fleet.tenant_use import TenantUses
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.fleet.timelines import Timelines
 from infer_engine.fleet.tracked import Intent, Tracked
@@ -136,6 +137,7 @@ class Fleet:
         )
         self._observers = Observers(self._handles)
         self._tenants = TenantDesk()
+        self._uses = TenantUses(self._tenants.rate)
         self.members = Members(
             handles=self._handles,
             settings=settings.replica,
@@ -165,6 +167,7 @@ class Fleet:
             simulation,
             self._scaling.status,
             self.specs,
+            self._uses,
         )
         states = StateChanges(ready=self._replica_ready, observed=self._draining.observed)
         self._inbox = Inbox(
@@ -241,6 +244,7 @@ class Fleet:
         while True:
             await asyncio.sleep(TICK_S)
             self._tenants.rate.forget_idle(self._clock())
+            self._uses.forget_idle(self._clock())
             self._placer.end_overdue()
             self._placer.flush_held()
             self._scaling.tick()
@@ -289,6 +293,7 @@ class Fleet:
             now_s = self._clock()
             generation = self._taken(self._tenants.at_the_door(spec, now_s), now_s)
         except Refusal as refusal:
+            self._uses.refused(spec, self._clock())
             self.feed.event(
                 "reject",
                 tenant=spec.tenant,
@@ -307,6 +312,7 @@ class Fleet:
         except Refusal:
             self._tenants.refused_elsewhere(spec)
             raise
+        self._uses.taken(spec, now_s)
         return generation
 
     def submit_choices(self, specs: Sequence[GenerationSpec]) -> list[Generation]:

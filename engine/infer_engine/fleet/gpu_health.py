@@ -7,12 +7,14 @@ its replicas serve on, are chosen last, and are not started on it again by thems
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from infer_engine.fleet.feed import Feed
 from infer_engine.fleet.lifecycle import Lifecycle
+from infer_engine.protocol import GpuHealth
 from infer_engine.replica.handle import ReplicaHandle
 
 log = logging.getLogger(__name__)
@@ -25,6 +27,8 @@ MARGIN_C = 2
 PROGRAM_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 #: Most Xids that one round takes from NVML.
 MOST_EVENTS = 64
+#: Xids of one GPU that are told.
+XIDS_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,18 @@ def judge(reading: Reading, errors_before: int | None) -> Verdict | None:
     if reading.slowed_by:
         mild.append(f"its clocks are held down: {', '.join(reading.slowed_by)}")
     return Verdict("; ".join(mild), fatal=False) if mild else None
+
+
+def _told(reading: Reading, xids: list[int]) -> GpuHealth:
+    return GpuHealth(
+        uuid=reading.uuid,
+        temperature_c=reading.temperature_c,
+        slowdown_c=reading.slowdown_c,
+        uncorrectable_errors=reading.uncorrectable_errors,
+        slowed_by=list(reading.slowed_by),
+        xids=xids,
+        lost=reading.lost,
+    )
 
 
 class NvmlFailedError(Exception):
@@ -186,6 +202,8 @@ class GpuWatch:
     _opened: bool = False
     #: Uncorrectable errors of each GPU when it was first looked at.
     _errors: dict[str, int] = field(default_factory=dict[str, int])
+    #: The latest Xids of each.
+    _xids: dict[str, deque[int]] = field(default_factory=dict[str, deque[int]])
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -218,6 +236,12 @@ class GpuWatch:
 
     def take(self, reading: Reading) -> None:
         """What the reading means for the replicas on that GPU."""
+        xids = self._xids.setdefault(reading.uuid, deque(maxlen=XIDS_KEPT))
+        xids.extend(reading.xids)
+        told = _told(reading, list(xids))
+        for handle in list(self.handles.values()):
+            if handle.info is not None and handle.info.gpu_uuid == reading.uuid:
+                handle.gpu = told
         if reading.uncorrectable_errors is not None:
             self._errors.setdefault(reading.uuid, reading.uncorrectable_errors)
         verdict = judge(reading, self._errors.get(reading.uuid))

@@ -13,6 +13,7 @@ from infer_engine.fleet.measures import Measures, itl_figures, queue_figures, tt
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.rows import frame_row, live_row, observed_row
 from infer_engine.fleet.specs import FLEET, Specs
+from infer_engine.fleet.tenant_use import TenantUses, replica_use
 from infer_engine.fleet.timelines import Timelines
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import (
@@ -46,6 +47,7 @@ class Views:
     scaling: Callable[[], ScalingStatus | None] = lambda: None
     #: What is wanted, and which version of it.
     specs: Specs | None = None
+    uses: TenantUses | None = None
 
     # --- replicas ------------------------------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class Views:
         live = handle.state in LIVE_STATES
         info = handle.info
         observation = handle.observation
+        tenants, batch = replica_use(requests)
         return Replica(
             id=handle.id,
             state=handle.state,
@@ -161,6 +164,12 @@ class Views:
             error=handle.error,
             threads=handle.threads,
             stalls=measures.stalls,
+            prefix_queries_tokens=measures.prefix_queries_tokens,
+            prefix_hit_tokens=measures.prefix_hit_tokens,
+            tenants=tenants,
+            batch=batch if live else None,
+            gpu=handle.gpu,
+            gpu_trouble=handle.bad,
             **self._versions(f"replica:{handle.id}"),
         )
 
@@ -252,6 +261,9 @@ class Views:
             ttft_split_s=self.timelines.figures(None),
             waiting_reasons=dict(reasons),
             finished=dict(self.ledger.finished),
+            tenants=self.uses.rows(requests, now_s) if self.uses is not None else [],
+            taken_requests=self.uses.taken_requests if self.uses is not None else None,
+            taken_prompt_tokens=self.uses.taken_prompt_tokens if self.uses is not None else None,
         )
 
 

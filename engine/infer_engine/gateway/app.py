@@ -58,6 +58,8 @@ def build_gateway(
     settings = settings or GatewaySettings()
     metrics = Metrics(fleet, model_name, gateway=(lambda: load.status(None)) if load else GatewayStatus)
     desk = EncodingDesk(settings)
+    if load is not None:
+        load.tokenizer = lambda: desk.queue
     parts = Parts(
         fleet=fleet,
         tokenizer=tokenizer,

@@ -27,6 +27,8 @@ class GatewayLoad:
         self._connections = connections
         self._limits = limits
         self._lags_s: deque[float] = deque(maxlen=WINDOW)
+        #: Set by the gateway that is measured: how many prompts wait to be tokenized, and how many may.
+        self.tokenizer: Callable[[], tuple[int, int]] | None = None
         self._rss_at_start_bytes: int | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -54,6 +56,7 @@ class GatewayLoad:
     def status(self, url: str | None) -> GatewayStatus:
         lags_s = sorted(self._lags_s)
         connections, resident = self.connections, rss_bytes()
+        queue, most_queued = self.tokenizer() if self.tokenizer is not None else (None, None)
         return GatewayStatus(
             url=url,
             connections=connections,
@@ -64,6 +67,8 @@ class GatewayLoad:
             max_connections=None if self._limits is None else self._limits.most,
             rss_bytes=resident,
             connection_bytes=self._connection_bytes(connections, resident),
+            tokenizer_queue=queue,
+            max_tokenizer_queue=most_queued,
         )
 
     def _connection_bytes(self, connections: int | None, resident: int | None) -> int | None:

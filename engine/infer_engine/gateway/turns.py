@@ -19,6 +19,10 @@ class Turns:
         self._waiting = 0
         self._running: set[asyncio.Task[Any]] = set()
 
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
     async def start(self, work: Callable[[], T]) -> asyncio.Task[T]:
         """The task of ``work()``, once it has its turn. Raise ApiError (503) when too much waits already. A
         thread cannot be stopped: whoever waits for it may go (``asyncio.shield``), its turn is taken until it

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from infer_engine.core.observe import block_runs
-from infer_engine.protocol import BlockRun, ReplicaState
+from infer_engine.protocol import BlockRun, GpuHealth, ReplicaState
 from infer_engine.replica.messages import (
     Ack,
     FromReplica,
@@ -69,6 +69,8 @@ class ReplicaHandle:
         self.fenced: str | None = None
         #: Why its GPU is not to be trusted; while it is so, no new process is started on it by itself.
         self.bad: str | None = None
+        #: What NVML told last of it.
+        self.gpu: GpuHealth | None = None
         #: It was closed for a restart that an operator asked for, and is to serve again after it.
         self.reopens = False
         #: Its batch tier is paused.

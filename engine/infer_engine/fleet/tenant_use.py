@@ -1,0 +1,127 @@
+"""What tenants and tiers use now: of the fleet, the largest of them and how often they ask; of one replica,
+who holds its pool."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+
+from infer_engine.fleet.generation import GenerationSpec
+from infer_engine.fleet.tenant_rate import TenantRate
+from infer_engine.fleet.tracked import Tracked
+from infer_engine.protocol import TenantUse, TierUse
+from infer_engine.telemetry.windows import RateWindow
+
+#: Rows of the fleet's largest tenants, and of a replica's.
+MOST_ROWS = 16
+MOST_REPLICA_ROWS = 3
+PERIOD_S = 60.0
+#: Tenants whose refusals are counted apart; of more, those refused last the longest ago begin anew.
+MOST_REFUSED = 4_096
+#: Rows are made anew at most this often: they go through all requests.
+ROWS_PERIOD_S = 1.0
+
+
+@dataclass(slots=True)
+class _Sum:
+    running: int = 0
+    waiting: int = 0
+    kv_blocks: int = 0
+    prompts: list[int] = field(default_factory=list[int])
+
+    def add(self, request: Tracked) -> None:
+        if request.state == "running":
+            self.running += 1
+        else:
+            self.waiting += 1
+        self.kv_blocks += request.blocks
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        return self.kv_blocks, self.running + self.waiting
+
+
+@dataclass(slots=True)
+class TenantUses:
+    """Moments are seconds of one monotonic clock. Test traffic is not counted in what comes in."""
+
+    #: Requests taken, by tenant, within the last minute.
+    rate: TenantRate
+    taken_requests: int = 0
+    taken_prompt_tokens: int = 0
+    _taken: RateWindow = field(default_factory=lambda: RateWindow(PERIOD_S, 0.0))
+    _refused: RateWindow = field(default_factory=lambda: RateWindow(PERIOD_S, 0.0))
+    _refused_by: TenantRate = field(default_factory=lambda: TenantRate(MOST_REFUSED))
+    _rows: list[TenantUse] = field(default_factory=list[TenantUse])
+    _rows_s: float | None = None
+
+    def taken(self, spec: GenerationSpec, now_s: float) -> None:
+        if not spec.synthetic:
+            self.taken_requests += 1
+            self.taken_prompt_tokens += len(spec.prompt)
+            self._taken.add(1, now_s)
+
+    def refused(self, spec: GenerationSpec, now_s: float) -> None:
+        if not spec.synthetic:
+            self._refused.add(1, now_s)
+            self._refused_by.take(spec.tenant, None, now_s)
+
+    def forget_idle(self, now_s: float) -> None:
+        self._refused_by.forget_idle(now_s)
+
+    def rows(self, requests: Iterable[Tracked], now_s: float) -> list[TenantUse]:
+        """The largest by blocks, then all others as one row, where there are any."""
+        if self._rows_s is None or not 0 <= now_s - self._rows_s < ROWS_PERIOD_S:
+            self._rows_s, self._rows = now_s, list(self._made(requests, now_s))
+        return self._rows
+
+    def _made(self, requests: Iterable[Tracked], now_s: float) -> Iterator[TenantUse]:
+        sums = {name: _Sum() for name in (*self.rate.tenants, *self._refused_by.tenants)}
+        for request in requests:
+            spec = request.generation.spec
+            used = sums.setdefault(spec.tenant, _Sum())
+            used.add(request)
+            used.prompts.append(len(spec.prompt))
+        ordered = sorted(sums.items(), key=lambda item: (*(-each for each in item[1].weight), item[0]))
+        taken, refused = self._taken.total(now_s), self._refused.total(now_s)
+        for name, used in ordered[:MOST_ROWS]:
+            row = TenantUse(
+                tenant=name,
+                running=used.running,
+                waiting=used.waiting,
+                kv_blocks=used.kv_blocks,
+                prompt_tokens_p50=median(used.prompts) if used.prompts else None,
+                requests_per_min=self.rate.count(name, now_s),
+                refused_per_min=self._refused_by.count(name, now_s),
+            )
+            taken -= row.requests_per_min or 0
+            refused -= row.refused_per_min or 0
+            yield row
+        others = ordered[MOST_ROWS:]
+        if others:
+            yield TenantUse(
+                tenant=others[0][0] if len(others) == 1 else "",
+                tenants=len(others),
+                running=sum(used.running for _, used in others),
+                waiting=sum(used.waiting for _, used in others),
+                kv_blocks=sum(used.kv_blocks for _, used in others),
+                # Two windows whose edges are not quite the same.
+                requests_per_min=max(0, taken),
+                refused_per_min=max(0, refused),
+            )
+
+
+def replica_use(requests: Iterable[Tracked]) -> tuple[list[TenantUse], TierUse]:
+    """Of the requests of one replica: the tenants with the most blocks, and the batch tier."""
+    sums: dict[str, _Sum] = {}
+    batch = _Sum()
+    for request in requests:
+        spec = request.generation.spec
+        sums.setdefault(spec.tenant, _Sum()).add(request)
+        if spec.tier == "batch":
+            batch.add(request)
+    ordered = sorted(sums.items(), key=lambda item: (*(-each for each in item[1].weight), item[0]))
+    rows = [
+        TenantUse(tenant=name, running=used.running, waiting=used.waiting, kv_blocks=used.kv_blocks)
+        for name, used in ordered[:MOST_REPLICA_ROWS]
+    ]
+    return rows, TierUse(running=batch.running, waiting=batch.waiting, kv_blocks=batch.kv_blocks)
