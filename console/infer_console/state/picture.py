@@ -19,6 +19,8 @@ from infer_engine.protocol import (
     Totals,
 )
 
+from infer_console.state.finding import Finding
+
 LinkState = Literal["starting", "connecting", "live", "stale", "lost"]
 
 #: ``BlockMap.kinds`` values.
@@ -107,6 +109,8 @@ class Picture:
     operations: tuple[Operation, ...] = ()
     streams: dict[str, StreamPicture] = field(default_factory=dict)
     alarms: tuple[Alarm, ...] = ()
+    #: What the doctor found, causes first.
+    findings: tuple[Finding, ...] = ()
     #: Fleet-wide; the same keys as ReplicaPicture.history.
     history: dict[str, Series] = field(default_factory=dict)
     #: Why no tokens come for ``streams``, empty when they do; server text, not yet safe to print.
