@@ -62,6 +62,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     confidence: float
     words: str
     action: Proposal | None = None
+    #: Rules whose findings it accounts for; they are not told beside it.
+    explains: list[str] = []
 
     @property
     def id(self) -> str:

@@ -10,9 +10,9 @@ _KEYS = {action.name: action.key for action in ACTIONS if action.key}
 
 
 def proposal_row(picture: Picture, width: int, replica: str | None = None) -> Row | None:
-    """``doctor: shed batch → 14 interactive that wait get 9,100 blocks (est.)   8: why``: of the first finding
-    that has an action, of those that concern ``replica`` where one is given. Of a finding without one, its
-    words. None where nothing was found."""
+    """``doctor: shed batch → 14 that wait get 9,100 blocks (est.)   8: why``: of the first finding that has
+    an action, of those that concern ``replica`` where one is given. Of a finding without one, its words.
+    None where nothing was found."""
     found = [finding for finding in picture.findings if finding.concerns(replica)]
     if not found:
         return None
