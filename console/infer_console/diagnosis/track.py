@@ -64,6 +64,27 @@ class Track:
         points = self.values(key, seconds, until_s)
         return points[-1] - points[0] if len(points) > 1 else None
 
+    def back(self, key: str, looks: int) -> float | None:
+        """So many looks before the newest; None where that is unknown or too long ago."""
+        if looks >= min(self._count, LOOKS):
+            return None
+        value = self._numbers[key][(self._count - 1 - looks) % LOOKS]
+        return None if math.isnan(value) else value
+
+    def holds(self, key: str, least: float, seconds: float) -> bool:
+        """Whether it was ``least`` or more for so long up to now without a break."""
+        if not self._count:
+            return False
+        newest = self._at[(self._count - 1) % LOOKS]
+        numbers = self._numbers[key]
+        for index in range(self._count - 1, max(-1, self._count - 1 - LOOKS), -1):
+            place = index % LOOKS
+            if not numbers[place] >= least:  # also where it is NaN
+                return False
+            if newest - self._at[place] >= seconds:
+                return True
+        return False
+
     def held_s(self, key: str, least: float) -> float:
         """For how long up to now it was ``least`` or more without a break; an unknown number is a break."""
         if not self._count:

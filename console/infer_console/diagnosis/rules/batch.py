@@ -18,6 +18,8 @@ MORE_RUNNING = 16
 
 def batch_growth(case: Case) -> Iterator[Finding]:
     for name, replica, track in case.serving():
+        if not _grew(track):
+            continue
         running, was = _now_and_before(track, "running")
         if running is None or was is None or running < RATIO * was or running < was + MORE_RUNNING:
             continue
@@ -46,6 +48,13 @@ def batch_growth(case: Case) -> Iterator[Finding]:
             f" {milliseconds(step_s)} ms, it took {milliseconds(step_was_s)} ms",
             action=one_more(case, f"steps ~{milliseconds(then_s)} ms when the load has spread"),
         )
+
+
+def _grew(track: Track) -> bool:
+    """A first look that costs nothing."""
+    now = track.last("running")
+    before = [value for value in (track.back("running", 20), track.back("running", 60)) if value is not None]
+    return now is not None and any(now >= RATIO * was and now >= was + MORE_RUNNING for was in before)
 
 
 def _now_and_before(track: Track, key: str) -> tuple[float | None, float | None]:

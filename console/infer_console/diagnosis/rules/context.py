@@ -50,9 +50,11 @@ def context_shift(case: Case) -> Iterator[Finding]:
 
 def kv_exhaustion(case: Case) -> Iterator[Finding]:
     for name, replica, track in case.ready():
-        left_s = _exhausted_s(case, name)
         kv = replica.kv
-        if left_s is None or kv.used is None or not kv.total or kv.used < FROM * kv.total or replica.waiting:
+        if kv.used is None or not kv.total or kv.used < FROM * kv.total or replica.waiting:
+            continue
+        left_s = _exhausted_s(case, name)
+        if left_s is None:
             continue
         slope = track.slope_per_s("used", SECONDS)
         yield Finding(

@@ -28,7 +28,7 @@ def headroom_high(case: Case) -> Iterator[Finding]:
         waiting = interactive_waiting(replica)
         if headroom is None or headroom < MUCH or not waiting or kv.total is None:
             continue
-        if track.held_s("interactive_waiting", 1) < HELD_S or track.held_s("free_ratio", ROOM) < HELD_S:
+        if not track.holds("interactive_waiting", 1, HELD_S) or not track.holds("free_ratio", ROOM, HELD_S):
             continue
         reasons = replica.waiting_reasons
         if reasons.get("headroom", 0) == 0 or reasons.get("headroom", 0) < reasons.get("kv", 0):

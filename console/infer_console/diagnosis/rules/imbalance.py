@@ -12,9 +12,11 @@ HELD_S = 3.0
 
 def router_imbalance(case: Case) -> Iterator[Finding]:
     ready = list(case.ready())
-    idle = [name for name, _, track in ready if track.held_s("idle", 1) >= HELD_S]
-    busy = [(name, replica) for name, replica, track in ready if track.held_s("busy", 1) >= HELD_S]
-    if not idle or not busy:
+    busy = [(name, replica) for name, replica, track in ready if track.holds("busy", 1, HELD_S)]
+    if not busy:
+        return
+    idle = [name for name, _, track in ready if track.holds("idle", 1, HELD_S)]
+    if not idle:
         return
     name, worst = max(busy, key=lambda each: interactive_waiting(each[1]) or 0)
     waiting = interactive_waiting(worst) or 0

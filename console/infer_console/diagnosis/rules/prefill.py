@@ -21,13 +21,16 @@ LEAST_BUDGET = 128
 
 def prefill_interference(case: Case) -> Iterator[Finding]:
     for name, replica, track in case.serving():
+        itl_s = replica.itl_s.p99
+        if (replica.running or 0) < DECODING or (itl_s is not None and itl_s < LONG_STEP_S):
+            continue
         mixed = track.values("mixed", SECONDS)
         if len(mixed) < 3 or sum(mixed) < MIXED_SHARE * len(mixed):
             continue
         step = replica.step
         with_chunk_s = median(track.values("mixed_s", SECONDS))
         without_s = median(track.values("decode_s", 120.0))
-        if step is None or with_chunk_s is None or without_s is None or (replica.running or 0) < DECODING:
+        if step is None or with_chunk_s is None or without_s is None:
             continue
         if with_chunk_s < LONG_STEP_S or with_chunk_s < RATIO * without_s:
             continue

@@ -12,10 +12,10 @@ from infer_console.view.format import count, percent
 SPANS_S = (10.0, 20.0, 30.0)
 REQUESTS = 8
 #: Hits before that are worth missing, what is left of them, and by how many standard deviations of so few
-#: requests they fell.
-BEFORE, LEFT, DEVIATIONS = 0.2, 0.5, 4.5
-#: Tokens looked up before, at least.
-TOKENS_BEFORE = 4_000
+#: requests they fell. Prompts differ in length, so that they count as half as many.
+BEFORE, LEFT, DEVIATIONS, WEIGHT = 0.2, 0.35, 4.0, 0.5
+#: Requests before, at least.
+REQUESTS_BEFORE = 20
 
 
 def now_span_s(track: Track) -> tuple[float, float] | None:
@@ -34,12 +34,13 @@ def prefix_collapse(case: Case) -> Iterator[Finding]:
         return
     span_s, requests = now
     ratio, tokens = _ratio(track, span_s, 0.0)
-    before, tokens_before = _ratio(track, 120.0, span_s)
-    if ratio is None or before is None or tokens_before < TOKENS_BEFORE:
+    before, _ = _ratio(track, 120.0, span_s)
+    if ratio is None or before is None or (track.change("taken", 120.0, span_s) or 0) < REQUESTS_BEFORE:
         return
     if before < BEFORE or ratio > LEFT * before:
         return
-    deviation = math.sqrt(before * (1 - before) / requests) or 1 / requests
+    counted = WEIGHT * requests
+    deviation = max(math.sqrt(before * (1 - before) / counted), 1 / counted)
     fell = (before - ratio) / deviation
     if fell < DEVIATIONS:
         return

@@ -25,6 +25,9 @@ def preempted(replica: Replica, track: Track) -> int:
     batch = replica.batch
     if batch is not None and batch.running + batch.waiting > 0:
         return 0
+    per_min = replica.preemptions_per_min
+    if per_min is not None and per_min < PREEMPTIONS:
+        return 0
     change = track.change("preemptions", SECONDS)
     return 0 if change is None or change < 0 else round(change)
 

@@ -16,7 +16,7 @@ SHARE = 0.5
 def queueing_on_kv(case: Case) -> Iterator[Finding]:
     for name, replica, track in case.serving():
         waiting = interactive_waiting(replica)
-        if not waiting or track.held_s("interactive_waiting", 1) < HELD_S:
+        if not waiting or not track.holds("interactive_waiting", 1, HELD_S):
             continue
         share = kv_share(replica.waiting_reasons)
         if share < SHARE:

@@ -18,7 +18,7 @@ BATCH_SHARE = 0.4
 
 def tenant_crowding(case: Case) -> Iterator[Finding]:
     totals = case.picture.totals
-    if totals is None or len(totals.tenants) < 2 or case.fleet.held_s("others_waiting", 1) < HELD_S:
+    if totals is None or len(totals.tenants) < 2 or not case.fleet.holds("others_waiting", 1, HELD_S):
         return
     used = sum(row.kv_blocks for row in totals.tenants)
     first = max(totals.tenants, key=lambda row: row.kv_blocks)
@@ -65,7 +65,7 @@ def batch_crowding(case: Case) -> Iterator[Finding]:
     """The batch tier is to fill what interactive requests leave, not to keep them out."""
     for name, replica, track in case.ready():
         batch, total = replica.batch, replica.kv.total
-        if batch is None or not total or track.held_s("interactive_waiting", 1) < HELD_S:
+        if batch is None or not total or not track.holds("interactive_waiting", 1, HELD_S):
             continue
         waiting = round(track.last("interactive_waiting") or 0)
         blocks = batch.kv_blocks / total
