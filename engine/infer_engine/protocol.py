@@ -464,6 +464,8 @@ class Requests(Struct, frozen=True, kw_only=True):
     version: int = PROTOCOL_VERSION
     simulated: bool = False
     requests: list[RequestRow]
+    #: By state, how many more there are, where a limit was asked for.
+    omitted: dict[RequestState, int] = {}
 
 
 #: The name that stands for all tenants without limits of their own.
@@ -1026,6 +1028,10 @@ class TokenDelta(Struct, frozen=True, kw_only=True):
     finish_reason: FinishReason | None = None
     #: Seconds since the token before it, None for the first.
     itl_s: float | None = None
+    #: The same for each of the tokens, and how many characters of ``text`` each has (none where its bytes
+    #: wait for the next one's; empty where no text is told).
+    gaps_s: list[float | None] = []
+    characters: list[int] = []
 
 
 class Hello(Struct, frozen=True, kw_only=True):

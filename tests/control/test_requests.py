@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import httpx2
 import msgspec
-from infer_engine.protocol import TokenDelta
+from infer_engine.protocol import Requests, TokenDelta
 from support.asking import asked, body, command, ended, refused
 from support.server import EngineServer
 from support.watching import Mirror, watching
@@ -65,8 +65,37 @@ async def test_cancel_reaches_the_queue(server: EngineServer) -> None:
         assert statuses == [200] * 6 + [503]
 
 
-async def test_cancelling_nothing(server: EngineServer) -> None:
-    assert (await refused(server, "/requests/none:cancel")).code == "unknown_request"
+async def test_cancelling_nothing_says_what_was_given(server: EngineServer) -> None:
+    for verb in ("cancel", "preempt"):
+        problem = await refused(server, f"/requests/none:{verb}")
+        assert (problem.code, problem.detail) == ("unknown_request", "got 'none'")
+    for verb in ("drain", "undrain", "fence", "restart"):
+        problem = await refused(server, f"/replicas/r9:{verb}")
+        assert (problem.code, problem.detail) == ("unknown_replica", "got 'r9'")
+
+
+async def test_a_limited_list_has_the_oldest_and_counts_the_rest(server: EngineServer) -> None:
+    async with watching(server) as watch:
+        answers = [asyncio.create_task(complete_quietly(server, 300)) for _ in range(9)]
+        queue = lambda mirror: mirror.replicas["r0"].in_state("waiting")  # noqa: E731
+        await watch.until(lambda mirror: (len(running(mirror)), len(queue(mirror))) == (6, 3))
+        async with server.async_control() as client:
+            found = msgspec.json.decode(
+                (await client.get("/control/v1/requests?limit=5")).content, type=Requests
+            )
+            everything = msgspec.json.decode(
+                (await client.get("/control/v1/requests")).content, type=Requests
+            )
+        for answer in answers:
+            assert (await answer).status_code == 200
+    assert [row.state for row in found.requests] == ["waiting"] * 2 + ["running"] * 3
+    assert found.omitted == {"waiting": 1, "running": 3}
+    ages = {row.id: row.age_s for row in everything.requests}
+    eldest = sorted(
+        (row.id for row in everything.requests if row.state == "running"), key=lambda each: -ages[each]
+    )
+    assert [row.id for row in found.requests[2:]] == eldest[:3]
+    assert everything.omitted == {}
 
 
 async def complete_quietly(server: EngineServer, max_tokens: int) -> httpx2.Response:
@@ -80,10 +109,10 @@ async def frames(response: httpx2.Response) -> AsyncGenerator[str]:
             yield line[6:]
 
 
-async def tap(server: EngineServer, requests: str) -> list[TokenDelta]:
+async def tap(server: EngineServer, requests: str, of: str = "tokens") -> list[TokenDelta]:
     async with (
         server.async_control() as client,
-        client.stream("GET", f"/control/v1/tokens?requests={requests}") as response,
+        client.stream("GET", f"/control/v1/{of}?requests={requests}") as response,
     ):
         assert response.status_code == 200
         return [msgspec.json.decode(data, type=TokenDelta) async for data in frames(response)]
@@ -96,6 +125,7 @@ async def test_the_tap_reads_what_the_client_reads(server: EngineServer) -> None
     ):
         request = response.headers["x-request-id"]
         tapping = asyncio.create_task(tap(server, request))
+        timing = asyncio.create_task(tap(server, request, "token-times"))
         async with aclosing(frames(response)) as documents:
             text = "".join([json.loads(each)["choices"][0]["text"] async for each in documents])
     deltas = await asyncio.wait_for(tapping, 30)
@@ -105,6 +135,14 @@ async def test_the_tap_reads_what_the_client_reads(server: EngineServer) -> None
     assert sum(delta.tokens for delta in deltas) == 300
     assert [delta.finish_reason for delta in deltas if delta.finish_reason] == ["length"]
     assert deltas[-1].finish_reason == "length"
+    gaps_s = [gap for delta in deltas for gap in delta.gaps_s]
+    assert (len(gaps_s), gaps_s[0]) == (300, None)
+    assert sum(number for delta in deltas for number in delta.characters) <= len(text)
+    times = await asyncio.wait_for(timing, 30)
+    assert [gap for delta in times for gap in delta.gaps_s] == gaps_s
+    assert {delta.text for delta in times} == {""}
+    assert not any(delta.characters for delta in times)
+    assert times[-1].finish_reason == "length"
 
 
 async def test_several_taps_end_when_all_have_ended(server: EngineServer) -> None:

@@ -7,6 +7,7 @@ from infer_engine.protocol import Event, Replica, RequestRow
 
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.view.alarms import worst_alarm
+from infer_console.view.filter import compiled
 from infer_console.view.look import Cursor, Look, Pane, ScreenName
 
 _STATE_RANK = {
@@ -27,8 +28,7 @@ def _natural(text: str) -> tuple[int, str]:
 
 
 def _matches(look: Look, *texts: str | None) -> bool:
-    wanted = look.filter.casefold()
-    return not wanted or any(wanted in text.casefold() for text in texts if text)
+    return not look.filter or compiled(look.filter).shows(*texts)
 
 
 def unfiltered(look: Look) -> Look:

@@ -13,7 +13,8 @@ from infer_engine.control.headroom import Headroom
 from infer_engine.control.limits import LimitChanges
 from infer_engine.control.preempts import Preempts
 from infer_engine.control.principal import principal_of
-from infer_engine.control.reads import replica_of, unknown_replica, unknown_request
+from infer_engine.control.reads import replica_of
+from infer_engine.fleet.unknown import unknown_replica, unknown_request
 from infer_engine.protocol import (
     AcquireLease,
     Cancel,
@@ -50,7 +51,7 @@ class Commands:
 
     async def headroom(self, _request: Request, command: SetHeadroom) -> CommandResult:
         if command.replica is not None and command.replica not in self._context.fleet.replica_ids():
-            raise unknown_replica()
+            raise unknown_replica(command.replica)
         return await self._headroom.set(command)
 
     async def limits(self, _request: Request, command: ChangeLimits) -> CommandResult:
@@ -62,9 +63,10 @@ class Commands:
         return await self._limits.change_tenant(tenant, command)
 
     async def cancel(self, request: Request, command: Cancel) -> CommandResult:
-        row = self._context.fleet.row(request.path_params["id"])
+        request_id: str = request.path_params["id"]
+        row = self._context.fleet.row(request_id)
         if row is None:
-            raise unknown_request()
+            raise unknown_request(request_id)
         return self._cancels.one(row, command)
 
     async def cancel_where(self, _request: Request, command: CancelWhere) -> CommandResult:

@@ -25,6 +25,7 @@ CAPABILITIES = [
     "watch",
     "resume",
     "tokens",
+    "token_times",
     "timeline",
     "history",
     "recorder",

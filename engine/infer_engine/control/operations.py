@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from infer_engine.fleet.generation import refuse
+from infer_engine.fleet.unknown import unknown_operation
 from infer_engine.protocol import Operation, OperationPhase
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Operations:
         """Refusal (404) when there is none of that id, or no longer."""
         operation = self._operations.get(operation_id)
         if operation is None:
-            raise refuse(404, "unknown_operation", "There is no such operation.")
+            raise unknown_operation(operation_id)
         return operation
 
     def newest_first(self) -> list[Operation]:

@@ -10,6 +10,7 @@ from infer_engine.control.history import SPAN_S
 from infer_engine.control.problems import echo, json_response
 from infer_engine.control.sse import EventStream
 from infer_engine.fleet.generation import Refusal, refuse
+from infer_engine.fleet.unknown import unknown_replica
 
 DEFAULT_SECONDS = 1_800.0
 DEFAULT_STEP_S = 20.0
@@ -42,13 +43,7 @@ class Past:
             wanted = list(dict.fromkeys(each for each in asked.split(",") if each))
             for each in wanted:
                 if each not in known:
-                    raise refuse(
-                        404,
-                        "unknown_replica",
-                        "There is no such replica.",
-                        f"got {echo(each)}",
-                        field="replicas",
-                    )
+                    raise unknown_replica(each, field="replicas")
         return json_response(keeper.document(seconds, step_s, wanted, simulated=fleet.is_simulated))
 
     async def recorder(self, request: Request) -> EventStream:

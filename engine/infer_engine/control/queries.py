@@ -22,6 +22,7 @@ REQUESTS = (
         schema={"type": "string", "enum": sorted(get_args(RequestState))},
     ),
     _text("replica", "only those on this replica"),
+    _number("limit", "at most so many: the oldest of those that wait and of those that run", 1, 10_000),
 )
 EVENTS = (_number("limit", "the newest so many", 1, 10_000),)
 WATCH = (

@@ -24,6 +24,7 @@ from infer_engine.control.watch import FIRST_OBSERVATION_S, LIVE_STATES, MAX_WAT
 from infer_engine.control.watch_query import FASTEST_HZ, Query, parse_query
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation, Refusal, refuse
+from infer_engine.fleet.unknown import unknown_replica, unknown_request
 from infer_engine.protocol import (
     EVERYONE,
     AuditPage,
@@ -45,6 +46,7 @@ DEFAULT_RECORDS = 100
 #: Beyond the last record of any audit.
 MAX_POSITION = 999_999_999
 MAX_EVENTS = 10_000
+MAX_ROWS = 10_000
 DEFAULT_EVENTS = 100
 REQUEST_STATES: tuple[RequestState, ...] = get_args(RequestState)
 
@@ -80,20 +82,25 @@ class Reads:
         replica = request.query_params.get("replica")
         if replica is not None:
             self._must_exist(replica)
-        rows = self._context.fleet.rows(replica, state)
-        return json_response(Requests(simulated=self._simulated, requests=rows))
+        if "limit" in request.query_params:
+            limit = _whole_number(request, "limit", MAX_ROWS, 1, MAX_ROWS)
+            rows, omitted = self._context.fleet.oldest_rows(limit, replica, state)
+        else:
+            rows, omitted = self._context.fleet.rows(replica, state), {}
+        return json_response(Requests(simulated=self._simulated, requests=rows, omitted=omitted))
 
     async def request(self, request: Request) -> Response:
-        row = self._context.fleet.row(request.path_params["id"])
+        request_id: str = request.path_params["id"]
+        row = self._context.fleet.row(request_id)
         if row is None:
-            raise unknown_request()
+            raise unknown_request(request_id)
         return json_response(row)
 
     async def timeline(self, request: Request) -> Response:
         request_id, fleet = request.path_params["id"], self._context.fleet
         found = fleet.timelines.find(request_id)
         if found is None:
-            raise unknown_request()
+            raise unknown_request(request_id)
         return json_response(found.document(request_id, fleet.moment, simulated=self._simulated))
 
     async def blocks(self, request: Request) -> Response:
@@ -212,8 +219,21 @@ class Reads:
         return WatchSession(self._context, query, clock=time.monotonic, wall=time.time, left=left)
 
     async def tokens(self, request: Request) -> EventStream:
-        fleet = self._context.fleet
         account = Account(request, "tokens")
+        generations, gone = self._tapped(request)
+        account.of_target("request", ",".join(each.id for each in [*generations, *gone]))
+        await self._context.audit.note(account.record("received"))
+        return self._stream(TokenTap(self._context, generations, gone).messages)
+
+    async def token_times(self, request: Request) -> EventStream:
+        """As ``tokens`` without the text: nothing of it is content, so anybody may look and nothing is
+        noted."""
+        generations, gone = self._tapped(request)
+        return self._stream(TokenTap(self._context, generations, gone, content=False).messages)
+
+    def _tapped(self, request: Request) -> tuple[list[Generation], list[RequestRow]]:
+        """The live requests and the ended ones that are asked for; Refusal where one is unknown."""
+        fleet = self._context.fleet
         generations: list[Generation] = []
         gone: list[RequestRow] = []
         ids = parse_tap_query(request.query_params.get("requests"))
@@ -224,10 +244,8 @@ class Reads:
             elif row is not None:
                 gone.append(row)
             else:
-                raise unknown_request()
-        account.of_target("request", ",".join(each.id for each in [*generations, *gone]))
-        await self._context.audit.note(account.record("received"))
-        return self._stream(TokenTap(self._context, generations, gone).messages)
+                raise unknown_request(each)
+        return generations, gone
 
     def _check_streams(self) -> None:
         if self._streams >= MAX_WATCHERS:
@@ -252,7 +270,7 @@ class Reads:
 
     def _must_exist(self, replica: str) -> None:
         if replica not in self._context.fleet.replica_ids():
-            raise unknown_replica()
+            raise unknown_replica(replica)
 
 
 def tenant_status(fleet: Fleet, name: str) -> TenantStatus:
@@ -277,16 +295,8 @@ def replica_of(request: Request, fleet: Fleet) -> str:
     """The replica that the path names; Refusal (404) when there is none of that id."""
     replica: str = request.path_params["id"]
     if replica not in fleet.replica_ids():
-        raise unknown_replica()
+        raise unknown_replica(replica)
     return replica
-
-
-def unknown_replica() -> Refusal:
-    return refuse(404, "unknown_replica", "There is no such replica.", field="replica")
-
-
-def unknown_request() -> Refusal:
-    return refuse(404, "unknown_request", "There is no such request, or no longer.", field="request")
 
 
 def _bad_parameter(name: str, detail: str) -> Refusal:

@@ -40,11 +40,11 @@ def parse_tap_query(requests: str | None) -> list[str]:
 
 
 class _Reader:
-    """One request's text from a cursor on."""
+    """One request's tokens from a cursor on; their text only where a tokenizer is given."""
 
-    def __init__(self, generation: Generation, tokenizer: Tokenizer) -> None:
+    def __init__(self, generation: Generation, tokenizer: Tokenizer | None) -> None:
         self._generation = generation
-        self._detokenizer = IncrementalDetokenizer(tokenizer)
+        self._detokenizer = None if tokenizer is None else IncrementalDetokenizer(tokenizer)
         self._cursor = max(0, len(generation.emitted) - MAX_TAIL_TOKENS)
         self.ended = False
 
@@ -58,29 +58,38 @@ class _Reader:
         self.ended = generation.finished and self._cursor == len(generation.emitted)
         if not tokens and not self.ended:
             return None
-        text = "".join(map(self._detokenizer.push, tokens))
-        if self.ended:
-            text += self._detokenizer.flush()
+        pieces = [] if self._detokenizer is None else list(map(self._detokenizer.push, tokens))
+        rest = self._detokenizer.flush() if self._detokenizer is not None and self.ended else ""
         times = generation.emitted_s
         last = self._cursor - 1
         return TokenDelta(
             request=generation.id,
             index=start,
-            text=text,
+            text="".join(pieces) + rest,
             at=fleet.moment(times[last] if tokens else fleet.now()),
             tokens=len(tokens),
             finish_reason=generation.finish_reason if self.ended else None,
             itl_s=times[last] - times[last - 1] if tokens and last > 0 else None,
+            gaps_s=[times[at] - times[at - 1] if at else None for at in range(start, self._cursor)],
+            characters=[len(piece) for piece in pieces],
         )
 
 
 class TokenTap:
     """``gone`` are requests that ended and whose text the server no longer has: the tap says how they
-    ended."""
+    ended. Without ``content`` it tells when tokens came, and not what they say."""
 
-    def __init__(self, context: Context, generations: list[Generation], gone: list[RequestRow]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        generations: list[Generation],
+        gone: list[RequestRow],
+        *,
+        content: bool = True,
+    ) -> None:
         self._context = context
-        self._readers = [_Reader(generation, context.tokenizer) for generation in generations]
+        tokenizer = context.tokenizer if content else None
+        self._readers = [_Reader(generation, tokenizer) for generation in generations]
         self._gone = gone
         self._encoder = msgspec.json.Encoder()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from infer_engine.control.frames import Detail
 from infer_engine.control.problems import echo
 from infer_engine.fleet.generation import refuse
+from infer_engine.fleet.unknown import unknown_replica
 
 SLOWEST_HZ, FASTEST_HZ, DEFAULT_HZ = 0.5, 20.0, 4.0
 
@@ -30,13 +31,7 @@ def parse_query(
         asked = frozenset(replicas.split(","))
         missing = sorted(asked - set(known))
         if missing:
-            raise refuse(
-                404,
-                "unknown_replica",
-                "There is no such replica.",
-                f"got {echo(missing[0])}",
-                field="replicas",
-            )
+            raise unknown_replica(missing[0], field="replicas")
     parts = {"roster", "blocks", "steps"} if detail is None else {part for part in detail.split(",") if part}
     wrong = sorted(parts - {"roster", "blocks", "steps"})
     if wrong:

@@ -14,6 +14,7 @@ from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.moving import Moving
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.tracked import Tracked
+from infer_engine.fleet.unknown import unknown_replica
 from infer_engine.protocol import Drain, DrainMode, Effect, Problem
 from infer_engine.replica.handle import ReplicaHandle
 
@@ -118,11 +119,7 @@ class Draining:
     def _handle(self, replica: str) -> ReplicaHandle:
         handle = self.handles.get(replica)
         if handle is None:
-            raise Refusal(
-                Problem(
-                    status=404, code="unknown_replica", title="There is no such replica.", field="replica"
-                )
-            )
+            raise unknown_replica(replica)
         return handle
 
     def _facts(self, handle: ReplicaHandle) -> DrainFacts:

@@ -9,6 +9,7 @@ from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.members import Members
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.resizing import Resizing
+from infer_engine.fleet.unknown import unknown_replica
 from infer_engine.protocol import Effect, Fence
 from infer_engine.replica.handle import ReplicaHandle
 
@@ -103,5 +104,5 @@ class Fencing:
     def _handle(self, replica: str) -> ReplicaHandle:
         handle = self.members.handles.get(replica)
         if handle is None:
-            raise refuse(404, "unknown_replica", "There is no such replica.", field="replica")
+            raise unknown_replica(replica)
         return handle

@@ -354,6 +354,12 @@ class Fleet:
         """Live requests by replica, the held ones last; the finished ones only when they are asked for."""
         return self._views.rows(replica, state)
 
+    def oldest_rows(
+        self, limit: int, replica: str | None = None, state: RequestState | None = None
+    ) -> tuple[list[RequestRow], dict[RequestState, int]]:
+        """At most ``limit`` of them, the oldest first, and how many more there are of each state."""
+        return self._views.oldest_rows(limit, replica, state)
+
     def held_rows(self) -> list[RequestRow]:
         """Requests that wait here because no replica takes them now."""
         return self._views.held_rows()

@@ -9,6 +9,7 @@ from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.moving import Moving
 from infer_engine.fleet.pacing import Leaver
 from infer_engine.fleet.tracked import Tracked
+from infer_engine.fleet.unknown import unknown_replica, unknown_request
 from infer_engine.protocol import Effect, Preempt
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.messages import PreemptOne
@@ -64,7 +65,7 @@ class Preempting:
         if request is None:
             row = self.ledger.row(request_id)
             if row is None:
-                raise refuse(404, "unknown_request", "There is no such request.")
+                raise unknown_request(request_id)
             raise _not_running(request_id, f"it has finished ({row.finish_reason})")
         if request.intent is not None:
             raise _not_running(request_id, "it is being cancelled")
@@ -97,7 +98,7 @@ class Preempting:
     def _target(self, request: Tracked, to: str) -> ReplicaHandle:
         target = self.handles.get(to)
         if target is None:
-            raise refuse(404, "unknown_replica", "There is no such replica.", field="to")
+            raise unknown_replica(to, field="to")
         if to == request.generation.replica:
             raise refuse(409, "already_there", "It runs there.", f"{request.id} runs on {to}", field="to")
         if not target.admits:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infer_engine.fleet.generation import refuse
+from infer_engine.fleet.unknown import unknown_replica
 from infer_engine.replica.handle import LimitsError, LimitsPendingError, ReplicaHandle
 from infer_engine.replica.messages import LimitsSet
 
@@ -21,7 +22,7 @@ def replicas_for(
     """Whom a change is for: the one that is named, or all, as far as they have ever loaded. Refusal when
     there is none of that name, or none that has."""
     if replica is not None and replica not in handles:
-        raise refuse(404, "unknown_replica", "There is no such replica.", field="replica")
+        raise unknown_replica(replica)
     targets = handles.values() if replica is None else [handles[replica]]
     loaded = [handle for handle in targets if handle.info is not None]
     if not loaded:

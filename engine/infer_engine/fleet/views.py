@@ -10,6 +10,7 @@ from typing import Any
 from infer_engine.fleet.health import LIVE_STATES, has_work, health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.measures import Measures, itl_figures, queue_figures, ttft_figures
+from infer_engine.fleet.oldest import oldest, rest
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.rows import frame_row, live_row, observed_row
 from infer_engine.fleet.specs import FLEET, Specs
@@ -198,6 +199,18 @@ class Views:
         if replica is None:
             requests += [request for request in self.placer.held if state in (None, request.state)]
         return [live_row(request, now_s) for request in requests]
+
+    def oldest_rows(
+        self, limit: int, replica: str | None, state: RequestState | None
+    ) -> tuple[list[RequestRow], dict[RequestState, int]]:
+        """At most ``limit`` rows, those that wait before those that run, and how many more there are of
+        each."""
+        if state == "finished":
+            ended = self.rows(replica, state)
+            return ended[:limit], rest(finished=len(ended) - limit)
+        shown, omitted = oldest(self.ledger.live.values(), limit, replica, state)
+        now_s = self.ledger.clock()
+        return [live_row(request, now_s) for request in shown], omitted
 
     def held_rows(self) -> list[RequestRow]:
         now_s = self.ledger.clock()
