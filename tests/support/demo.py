@@ -1,11 +1,16 @@
 """Shows a prepared picture in the real console, for screenshots and for tests in a pseudo-terminal:
 
-``PYTHONPATH=tests python -m support.demo [incident|small|quiet|starting|hostile|benign|crash] [theme]``
+``PYTHONPATH=tests python -m support.demo
+[incident|small|quiet|starting|hostile|benign|oracle|crash] [theme]``
 """
 
+import itertools
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from infer_console.terminal.link import Pace
 from infer_console.ui.app import ConsoleApp
 from infer_console.ui.backpressure import is_behind
 from infer_console.ui.leaving import TerminalGuard
@@ -15,6 +20,8 @@ from infer_console.view.look import ScreenName
 from support import pictures
 from support.fake_collector import FakeCollector
 from support.hostile_pictures import STREAM, hostile_incident
+from textual import events
+from textual._compositor import LayoutUpdate
 
 PICTURES = {
     "incident": pictures.incident,
@@ -31,6 +38,9 @@ class DemoApp(ConsoleApp):
 
     def now(self) -> float:
         return pictures.NOW
+
+    def show_pace(self, pace: Pace) -> None:
+        """Neither do other numbers change by themselves."""
 
 
 class ParadeApp(DemoApp):
@@ -67,6 +77,42 @@ class ParadeApp(DemoApp):
             self.call_after_refresh(self._next)
 
 
+class OracleApp(DemoApp):
+    """Two keys more: one shows the next picture, one tells in a file what the whole screen would be by
+    Textual's own renderer."""
+
+    def __init__(self, collector: FakeCollector) -> None:
+        super().__init__(collector, theme="dark", guard=TerminalGuard())
+        self._fake = collector
+        texts = ("東京 \u0301x", "\x1b[2J", "plain")
+        self._shows = itertools.cycle(
+            [pictures.incident(), pictures.small(), *map(hostile_incident, texts), pictures.quiet()]
+        )
+        self._told = 0
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and event.key == "ctrl+n":
+            self._fake.show(next(self._shows))
+        elif isinstance(event, events.Key) and event.key == "ctrl+o":
+            self.set_timer(0.05, self._tell)
+        else:
+            await super().on_event(event)
+
+    def _tell(self) -> None:
+        if not self.painter.complete or self.screen._dirty_widgets:
+            self.set_timer(0.05, self._tell)
+            return
+        compositor = self.screen._compositor
+        region = compositor.size.region
+        chops = compositor._render_chops(region, lambda y: True)
+        update = LayoutUpdate([chop.values() for chop in chops], region)
+        self._told += 1
+        path = Path(os.environ["ORACLE"])
+        part = path.with_suffix(".part")
+        part.write_text(f"{self._told}\n{update.render_segments(self.console)}", encoding="utf-8")
+        part.rename(path)
+
+
 class CrashingCollector(FakeCollector):
     """Raises an error with hostile text as soon as a replica is looked at."""
 
@@ -80,6 +126,8 @@ def demo_app(what: str, theme: str | None = None) -> DemoApp:
     guard = TerminalGuard()
     if what == "crash":
         return DemoApp(CrashingCollector(pictures.incident()), theme=theme, guard=guard)
+    if what == "oracle":
+        return OracleApp(FakeCollector(pictures.incident()))
     app = DemoApp(FakeCollector(PICTURES[what]()), theme=theme, guard=guard)
     app.look.replica = "r2" if what == "incident" else "r0"
     return app

@@ -34,6 +34,17 @@ KEYS = {
 }
 
 
+def grid(screen: pyte.Screen) -> list[list[tuple[object, ...]]]:
+    """Every cell with what makes it look as it does."""
+    return [
+        [
+            (cell.data, cell.fg, cell.bg, cell.bold, cell.italics, cell.underscore, cell.reverse)
+            for cell in (screen.buffer[row][column] for column in range(screen.columns))
+        ]
+        for row in range(screen.lines)
+    ]
+
+
 class Terminal:
     """Owns the child process and ends it. Everything the child writes is kept in ``raw`` (bounded) and drawn
     into a pyte screen by a reader thread."""
@@ -48,7 +59,9 @@ class Terminal:
         rows: int,
         env: dict[str, str] | None = None,
         cwd: Path | None = None,
+        answers: bool = False,
     ) -> None:
+        """``answers``: say where the cursor is when asked, as terminals do."""
         self.columns, self.rows = columns, rows
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
@@ -75,6 +88,10 @@ class Terminal:
             start_new_session=True,
         )
         self._leader = leader
+        #: While set nothing is read, as by a terminal that hangs.
+        self.stalled = threading.Event()
+        if answers:
+            self.screen.write_process_input = self._answer  # type: ignore[method-assign]
         self._reader = threading.Thread(target=self._read, name="terminal-reader", daemon=True)
         self._stop = threading.Event()
         self._reader.start()
@@ -85,6 +102,9 @@ class Terminal:
 
     def _read(self) -> None:
         while not self._stop.is_set():
+            if self.stalled.is_set():
+                time.sleep(0.01)
+                continue
             ready, _, _ = select.select([self._leader], [], [], 0.05)
             if not ready:
                 continue
@@ -98,6 +118,10 @@ class Terminal:
                 if len(self.raw) < self.RAW_LIMIT:
                     self.raw += data
                 self._stream.feed(data)
+
+    def _answer(self, data: str) -> None:
+        """On the reader's thread."""
+        os.write(self._leader, data.encode())
 
     def send(self, *keys: str) -> None:
         """Names from KEYS, or text as it stands."""
@@ -118,6 +142,11 @@ class Terminal:
                 "".join(line[column].data for column in range(self.columns))
                 for line in (self.screen.buffer[row] for row in range(self.rows))
             ]
+
+    def grid(self) -> list[list[tuple[object, ...]]]:
+        """Every cell with what makes it look as it does."""
+        with self._lock:
+            return grid(self.screen)
 
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.lines())

@@ -18,12 +18,13 @@ from infer_console.connect import (
     find_embedded,
     resolve,
 )
+from infer_console.terminal.link import FASTEST_HZ, LINK_MODES
 
 if TYPE_CHECKING:
     from infer_console.collector import Collector
     from infer_console.embedded import EmbeddedEngine
 
-DEFAULT_FPS = 5.0
+DEFAULT_FPS = FASTEST_HZ
 SLOW_END_S = 1.0
 
 
@@ -34,7 +35,14 @@ def tui_arguments(parser: ArgumentParser) -> None:
         type=_fps,
         default=DEFAULT_FPS,
         metavar="N",
-        help=f"draw at most N times a second, 1 to 30 (default {DEFAULT_FPS:g})",
+        help=f"draw at most N times a second, 0.5 to 30 (default {DEFAULT_FPS:g}); the link may make it less",
+    )
+    parser.add_argument(
+        "--link",
+        choices=LINK_MODES,
+        default="auto",
+        help="the link to this terminal: measured (auto, default), narrow from the start (slow), never waited"
+        " for (fast)",
     )
 
 
@@ -113,7 +121,9 @@ def _show(collector: "Collector", engine: "EmbeddedEngine | None", arguments: Na
     try:
         from infer_console.ui.app import run_app
 
-        return run_app(collector, embedded=engine, read_only=collector.read_only, fps=arguments.fps)
+        return run_app(
+            collector, embedded=engine, read_only=collector.read_only, fps=arguments.fps, link=arguments.link
+        )
     finally:
         collector.stop()
 
@@ -133,6 +143,6 @@ def _fps(given: str) -> float:
         fps = float(given)
     except ValueError:
         fps = 0.0
-    if not 1 <= fps <= 30:
-        raise ArgumentTypeError(f"{given!r} was given, allowed is a number from 1 to 30")
+    if not 0.5 <= fps <= 30:
+        raise ArgumentTypeError(f"{given!r} was given, allowed is a number from 0.5 to 30")
     return fps

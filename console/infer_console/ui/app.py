@@ -7,23 +7,28 @@ import traceback
 from collections import deque
 from typing import TYPE_CHECKING
 
+from rich.color import ColorSystem
 from rich.text import Text
 from textual import events
+from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
 from textual.filter import LineFilter
 from textual.message import Message
-from textual.timer import Timer
 
 from infer_console.actions import registry
 from infer_console.actions.action import Action, Undo
 from infer_console.actions.opening import given_now, is_out, switched
 from infer_console.actions.params import Given
 from infer_console.state.picture import Picture
+from infer_console.terminal.answers import HOLD_S, TornAnswer, Typed
+from infer_console.terminal.link import FASTEST_HZ, LinkBudget, LinkMode, Pace
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
 from infer_console.ui.backpressure import queued_writes
 from infer_console.ui.leaving import EndingSignals, TerminalGuard
 from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
+from infer_console.ui.pacing import Pacer
+from infer_console.ui.painter import Painter
 from infer_console.ui.ports import CollectorPort
 from infer_console.ui.quick_keys import as_typed, keep_escape
 from infer_console.ui.screens.action import ActionScreen
@@ -42,9 +47,13 @@ from infer_console.view.alarms import ordered_alarms
 from infer_console.view.dialog import question_rows
 from infer_console.view.look import Look, ScreenName
 from infer_console.view.order import pane_ids
+from infer_console.view.priority import row_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import RenderableType
+    from textual.screen import Screen
 
 #: How long a notice stands in the key bar.
 NOTICE_S = 4.0
@@ -52,6 +61,11 @@ NOTICE_S = 4.0
 HEARTBEAT_S = 1.0
 MOST_UNDOS = 16
 LEAVE_KEYS = ("ctrl+c", "ctrl+q")
+COLOR_SYSTEMS = {
+    "standard": ColorSystem.STANDARD,
+    "256": ColorSystem.EIGHT_BIT,
+    "truecolor": ColorSystem.TRUECOLOR,
+}
 
 
 class Woken(Message):
@@ -78,7 +92,8 @@ class ConsoleApp(App[int]):
         collector: CollectorPort,
         *,
         embedded: bool = False,
-        fps: float = 5.0,
+        fps: float = FASTEST_HZ,
+        link: LinkMode = "auto",
         guard: TerminalGuard | None = None,
         theme: str | None = None,
     ) -> None:
@@ -90,7 +105,9 @@ class ConsoleApp(App[int]):
         self.output_filter = OutputFilter()
         self._line_filter = SegmentFilter(self.output_filter)
         self._embedded = embedded
-        self._period_s = 1.0 / fps
+        self.painter = Painter(LinkBudget(link, fps), colors=self._colors())
+        self.painter.ranks = self._ranks
+        self.pacer = Pacer(self, self.painter)
         self._guard = guard
         self._signals = EndingSignals()
         self._themes = load_themes()
@@ -98,9 +115,8 @@ class ConsoleApp(App[int]):
         self._theme_name = theme or fitting_theme(self.console.color_system, no_color)
         self._frozen: Picture | None = None
         self._notice: tuple[SafeText, float] | None = None
-        self._painted_s = 0.0
         self._woken = False
-        self._next_frame: Timer | None = None
+        self._torn = TornAnswer()
         self._alarm = -1
         self._interest: Interest | None = None
         #: What would take back what was done from here, the newest last.
@@ -111,15 +127,35 @@ class ConsoleApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Keys go to the screen that is on top when their turn comes, and each is done with before the next.
         Several may come in one read, and Textual would give them all to the screen that was there first."""
+        if isinstance(event, events.CursorPosition):
+            self.pacer.answered(event.time)
+            return
+        if isinstance(event, events.Resize):
+            # Also where the size is the same: a terminal that was attached anew shows something else.
+            self.painter.forget()
         if not isinstance(event, events.Key):
             await super().on_event(event)
         elif event.key in LEAVE_KEYS:
             self.leave()
         else:
+            self.pacer.pressed()
             for key in as_typed(event):
-                screen = self.screen_stack[-1] if self.screen_stack else None
-                if isinstance(screen, PaintedScreen):
-                    await screen.press(key)
+                acted, answer = self._torn.feed(Typed(key.key, key.character), self.pacer.awaiting)
+                if answer:
+                    self.pacer.answered(key.time)
+                await self._press(acted)
+            if self._torn.holding:
+                self.set_timer(HOLD_S, self._release)
+
+    async def _press(self, keys: list[Typed]) -> None:
+        for key in keys:
+            screen = self.screen_stack[-1] if self.screen_stack else None
+            if isinstance(screen, PaintedScreen):
+                await screen.press(events.Key(*key))
+
+    async def _release(self) -> None:
+        """What was held is no answer: nothing that continues one has come."""
+        await self._press(self._torn.release())
 
     # --- what the screens ask
 
@@ -152,7 +188,7 @@ class ConsoleApp(App[int]):
         self._signals.install(self._signalled)
         self.push_screen("fleet")
         self.collector.on_picture(self._wake)
-        self.set_interval(HEARTBEAT_S, self.frame)
+        self.set_interval(HEARTBEAT_S, self.pacer.beat)
 
     def on_unmount(self) -> None:
         self.collector.on_picture(None)
@@ -175,22 +211,52 @@ class ConsoleApp(App[int]):
 
     def on_woken(self) -> None:
         self._woken = False
-        wait_s = self._painted_s + self._period_s - time.monotonic()
-        if wait_s <= 0:
-            self.frame()
-        elif self._next_frame is None:
-            self._next_frame = self.set_timer(wait_s, self._late_frame)
+        self.pacer.due()
 
-    def _late_frame(self) -> None:
-        self._next_frame = None
-        self.frame()
-
-    def frame(self) -> None:
-        """Repaint what changed. A timer may still come when the last screen has gone."""
-        self._painted_s = time.monotonic()
+    def frame(self) -> int:
+        """Repaint what changed, now; returns how many rows did. A timer may still come when the last screen
+        has gone."""
+        self.pacer.painted()
         screen = self.screen_stack[-1] if self.screen_stack else None
-        if isinstance(screen, PaintedScreen):
-            screen.paint()
+        return screen.paint() if isinstance(screen, PaintedScreen) else 0
+
+    def redraw(self) -> None:
+        """Write every cell again, whatever the terminal is thought to show."""
+        self.painter.forget()
+        self.screen.refresh()
+
+    def _display(self, screen: "Screen[object]", renderable: "RenderableType | None") -> None:
+        """In place of Textual's own, which writes what is repainted whether it changed or not."""
+        if isinstance(renderable, LayoutUpdate | ChopsUpdate) and self._can_draw():
+            if not self._batch_count:
+                self.painter.take(renderable, self.size.width, self.size.height)
+                self.pacer.flush()
+            renderable = None
+        super()._display(screen, renderable)
+
+    def _ranks(self) -> list[float]:
+        screen = self.screen_stack[-1] if self.screen_stack else None
+        return row_ranks(screen.canvas.rows) if isinstance(screen, PaintedScreen) else []
+
+    def show_pace(self, pace: Pace) -> None:
+        """What the terminal is given, for the banner."""
+        self.look.pace = pace
+
+    def _can_draw(self) -> bool:
+        return self._running and not self._closed and self._driver is not None and not self.is_headless
+
+    def write(self, text: str) -> None:
+        """To the terminal, past the compositor. Only what the painter and :mod:`terminal` made."""
+        if self._driver is not None and self._can_draw():
+            self._driver.write(text)
+
+    @property
+    def synchronised(self) -> bool:
+        """Whether the terminal said that it can show a frame at once."""
+        return self._sync_available
+
+    def _colors(self) -> ColorSystem:
+        return COLOR_SYSTEMS.get(self.console.color_system or "", ColorSystem.TRUECOLOR)
 
     def leave(self) -> None:
         """Leave, but ask first where the engine ends too and others than test traffic would lose their
@@ -341,12 +407,19 @@ class ConsoleApp(App[int]):
         self.push_screen(ActionScreen(below, action, target, given))
 
 
-def run_app(collector: CollectorPort, *, embedded: object | None, read_only: bool, fps: float) -> int:
+def run_app(
+    collector: CollectorPort,
+    *,
+    embedded: object | None,
+    read_only: bool,
+    fps: float = FASTEST_HZ,
+    link: LinkMode = "auto",
+) -> int:
     """Show the console until the operator leaves; returns the exit status. ``embedded`` is the engine that
     this console started, if any: it ends with the console. Read-only is the collector's: it sends nothing
     then."""
     draw_where_the_terminal_is()
     with TerminalGuard() as guard:
-        app = ConsoleApp(collector, embedded=embedded is not None, fps=fps, guard=guard)
+        app = ConsoleApp(collector, embedded=embedded is not None, fps=fps, link=link, guard=guard)
         app.run(mouse=False)
     return app.return_code or 0

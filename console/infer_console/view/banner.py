@@ -66,7 +66,9 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     if look.paused:
         right.append((safe(f"PAUSED {age(now - picture.at)} ago"), "warn"))
     right.append(link_word(picture, now))
-    if picture.link.bytes_per_s is not None and width >= 100:
+    if look.pace is not None:
+        right.append((_pace(look, width), "dim"))
+    elif picture.link.bytes_per_s is not None and width >= 100:
         right.append((safe(f"{picture.link.bytes_per_s / 1000:.1f}KB/s"), "dim"))
     right.append((clock(now), "text"))
     room = width - line.used - sum(len(text) + 2 for text, _ in right) - 2
@@ -78,6 +80,19 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     for index, (text, role) in enumerate(right):
         line.put("  " if index else "").put(text, role)
     return line.row()
+
+
+def _pace(look: Look, width: int) -> SafeText:
+    """What the terminal is given: ``4Hz 3.1KB/s``, and frames left out because it was behind."""
+    if look.pace is None:
+        return safe("")
+    hz, kilobytes = look.pace.hz, look.pace.bytes_per_s / 1000
+    shown = f"{hz:.0f}Hz" if hz >= 0.95 else f"{hz:.1f}Hz"
+    if width >= 100:
+        shown += f" {kilobytes:.1f}KB/s"
+        if look.skipped_frames:
+            shown += f" skipped {look.skipped_frames}"
+    return safe(shown)
 
 
 def _read_only(picture: Picture) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from infer_console.terminal.link import Pace
 from infer_console.view.owners import OwnerLetters
 
 ScreenName = Literal["fleet", "replica", "requests", "streams", "events", "traffic", "planner", "doctor"]
@@ -116,6 +117,8 @@ class Look:
     owners: OwnerLetters = field(default_factory=OwnerLetters)
     #: Frames skipped because the terminal was behind.
     skipped_frames: int = 0
+    #: What the terminal is given; None where it is not known.
+    pace: Pace | None = None
 
     def cursor(self, screen: ScreenName, pane: Pane) -> Cursor:
         return self.cursors.setdefault((screen, pane), Cursor())

@@ -197,6 +197,9 @@ class ConsoleScreen(PaintedScreen):
     def action_help(self) -> None:
         self.console.open_help(self.name_in_look)
 
+    def action_redraw(self) -> None:
+        self.console.redraw()
+
     def action_quit(self) -> None:
         self.console.leave()
 

@@ -24,6 +24,11 @@ class Canvas(Widget):
         #: Rows handed to the terminal since the start, for tests and measurements.
         self.repainted_rows = 0
 
+    @property
+    def rows(self) -> list[Row]:
+        """What is shown."""
+        return self._rows
+
     def use_theme(self, theme: Theme) -> None:
         """Repaint everything in other colours."""
         self._theme = theme
