@@ -1,17 +1,13 @@
 """What a simulation went through, so that a test can see whether it went anywhere."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
-
-def _counter() -> Counter[str]:
-    return Counter()
+from simulation.counts import Counts, counter
 
 
 @dataclass
-class Tally:
+class Tally(Counts):
     seeds: int = 0
     steps: int = 0
     requests: int = 0
@@ -30,43 +26,17 @@ class Tally:
     late: int = 0
     admitted_past_a_head: int = 0
     closed: int = 0
-    finished: Counter[str] = field(default_factory=_counter)
-    refused: Counter[str] = field(default_factory=_counter)
+    finished: Counter[str] = field(default_factory=counter)
+    refused: Counter[str] = field(default_factory=counter)
     #: Requests that were aborted, by the state in which they were.
-    aborted: Counter[str] = field(default_factory=_counter)
+    aborted: Counter[str] = field(default_factory=counter)
     #: Requests whose deadline passed, by the state in which they were.
-    passed: Counter[str] = field(default_factory=_counter)
+    passed: Counter[str] = field(default_factory=counter)
     #: Requests that closing handed back, by the state in which they were.
-    handed_back: Counter[str] = field(default_factory=_counter)
+    handed_back: Counter[str] = field(default_factory=counter)
     #: Preemptions by who they befell and how.
-    preempted: Counter[str] = field(default_factory=_counter)
+    preempted: Counter[str] = field(default_factory=counter)
     #: Changes of each limit; ``refused`` counts those that were not allowed.
-    changed: Counter[str] = field(default_factory=_counter)
+    changed: Counter[str] = field(default_factory=counter)
     #: Waiting reasons, seen every sixteenth step.
-    reasons: Counter[str] = field(default_factory=_counter)
-
-    @classmethod
-    def of(cls, known: Mapping[str, Any]) -> "Tally":
-        """From ``as_dict``, come as JSON from another process."""
-        return cls(
-            **{name: Counter(value) if isinstance(value, dict) else value for name, value in known.items()}
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        return {part.name: getattr(self, part.name) for part in fields(self)}
-
-    def add(self, other: "Tally") -> None:
-        for part in fields(self):
-            setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
-
-    def __str__(self) -> str:
-        """One line for each thing that was counted."""
-        lines: list[str] = []
-        for part in fields(self):
-            value, name = getattr(self, part.name), part.name.replace("_", " ")
-            if isinstance(value, Counter):
-                told = ", ".join(f"{count:,} {what}" for what, count in sorted(value.items()))
-                lines.append(f"{name}: {told or 'none'}")
-            else:
-                lines.append(f"{name}: {value:,}")
-        return "\n".join(lines)
+    reasons: Counter[str] = field(default_factory=counter)

@@ -1,8 +1,6 @@
 """The control API's commands: what each does once the pipeline lets it. Each answers with the predicted
 effect, and with an operation unless it is a dry run."""
 
-import time
-
 from starlette.requests import Request
 
 from infer_engine.control.cancels import Cancels
@@ -37,11 +35,12 @@ from infer_engine.protocol import (
 class Commands:
     def __init__(self, context: Context) -> None:
         self._context = context
+        wall = context.fleet.feed.wall
         self._cancels = Cancels(context.fleet, context.operations)
-        self._drains = Drains(context.fleet, context.operations, time.time)
+        self._drains = Drains(context.fleet, context.operations, wall)
         self._preempts = Preempts(context.fleet, context.operations)
-        self._headroom = Headroom(context.fleet, context.operations, time.time)
-        self._limits = LimitChanges(context.fleet, context.operations, time.time)
+        self._headroom = Headroom(context.fleet, context.operations, wall)
+        self._limits = LimitChanges(context.fleet, context.operations, wall)
 
     async def drain(self, request: Request, command: Drain) -> CommandResult:
         return self._drains.drain(replica_of(request, self._context.fleet), command)

@@ -1,7 +1,5 @@
 """The commands that decide which replicas there are and what becomes of them."""
 
-import time
-
 from starlette.requests import Request
 
 from infer_engine.control.context import Context
@@ -14,8 +12,9 @@ from infer_engine.protocol import CommandResult, Fence, Release, Restart, Scale,
 class ReplicaCommands:
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._lifecycles = Lifecycles(context.fleet, context.operations, time.time)
-        self._scales = Scales(context.fleet, context.operations, time.time)
+        wall = context.fleet.feed.wall
+        self._lifecycles = Lifecycles(context.fleet, context.operations, wall)
+        self._scales = Scales(context.fleet, context.operations, wall)
 
     async def fence(self, request: Request, command: Fence) -> CommandResult:
         return self._lifecycles.fence(replica_of(request, self._context.fleet), command)

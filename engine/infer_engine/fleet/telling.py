@@ -41,7 +41,13 @@ async def tell_all(
 ) -> dict[str, LimitsSet | None]:
     """Tell each replica its changes, all at once; the answers by replica, None of one that has yet to load
     and will be told then. Refusal 504 when one did not obey, saying which did and what becomes of ``thing``
-    (``its mark``) on the others; ``reverts`` when it was to be undone after a while, which then is not."""
+    (``its mark``) on the others; ``reverts`` when it was to be undone after a while, which then is not.
+
+    It is wanted of all of them before anybody else gets in between, whatever they answer and when: what is
+    wanted changes at one moment, that in which the command's version was checked."""
+    wanted_before = {handle: dict(handle.wanted_limits) for handle in changes}
+    for handle, change in changes.items():
+        handle.want(change)
     answers = await asyncio.gather(
         *(_tell(handle, change) for handle, change in changes.items()), return_exceptions=True
     )
@@ -54,6 +60,7 @@ async def tell_all(
                 "again"
             )
         elif isinstance(answer, LimitsError):
+            _want_again(handle, wanted_before[handle], change)
             failed.append(f"{handle.id}: {answer}; {thing} was not moved")
         elif isinstance(answer, BaseException):
             raise answer
@@ -69,17 +76,19 @@ async def tell_all(
 
 
 async def _tell(handle: ReplicaHandle, changes: Changes) -> LimitsSet | None:
-    """Its answer. It is told again after a restart, unless it refused."""
-    if handle.ready is None:
-        handle.want(changes)
-        return None
-    try:
-        answer = await handle.set_limits(changes, ANSWER_TIMEOUT_S)
-    except LimitsPendingError:
-        handle.want(changes)
-        raise
-    handle.want(changes)
-    return answer
+    """Its answer. One that has not loaded is told when it has."""
+    return None if handle.ready is None else await handle.set_limits(changes, ANSWER_TIMEOUT_S)
+
+
+def _want_again(handle: ReplicaHandle, before: Changes, refused: Changes) -> None:
+    """The replica would not have it: what was wanted before is, unless somebody wants another thing by now."""
+    for name, value in refused.items():
+        if not isinstance(value, int) or handle.wanted_limits.get(name) != value:
+            continue
+        if name in before:
+            handle.wanted_limits[name] = before[name]
+        else:
+            del handle.wanted_limits[name]
 
 
 def _shown(changes: Changes) -> str:

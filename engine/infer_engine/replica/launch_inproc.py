@@ -19,7 +19,7 @@ from infer_engine.replica.step_loop import StepLoop
 from infer_engine.replica.virtual_clock import Cancellable, Clock
 from infer_engine.replica.wire import SERVER_HWM, WILL_FAIL_AGAIN, identity
 from infer_engine.replica.worker import make_scheduler, ready
-from infer_engine.runner.simulated_runner import SimulatedRunner
+from infer_engine.runner.runner import Runner
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ KILLED = -9
 FAILED = 1
 
 #: Makes the runner of a replica; ``advance`` moves the replica's own clock.
-MakeRunner = Callable[[ReplicaConfig, Callable[[float], None]], SimulatedRunner]
+MakeRunner = Callable[[ReplicaConfig, Callable[[float], None]], Runner]
 
 
 class InprocReplicas:
@@ -146,7 +146,7 @@ class InprocReplica:
         self._inbox: deque[ToReplica] = deque()
         self._outbox: list[FromReplica] = []
         self._loop: StepLoop | None = None
-        self._runner: SimulatedRunner | None = None
+        self._runner: Runner | None = None
         #: The one thing that it waits for, and when that is due.
         self._timer: Cancellable | None = None
         self._due_s = 0.0
