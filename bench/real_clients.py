@@ -98,7 +98,10 @@ def _aiperf(program: str, tokenizer: str | None, server: EngineServer, key: str,
     command += ["--tokenizer", tokenizer] if tokenizer else []
     _check(command, AIPERF_TIMEOUT_S)
     exported = json.loads((directory / "aiperf" / "profile_export_aiperf.json").read_text())
-    told = {name: exported[name]["avg"] for name in ("request_count", "time_to_first_token", "output_sequence_length")}
+    told = {
+        name: exported[name]["avg"]
+        for name in ("request_count", "time_to_first_token", "output_sequence_length")
+    }
     assert told["request_count"] == AIPERF_REQUESTS, told
     print("aiperf", exported.get("aiperf_version", ""), "ok", json.dumps(told))
 

@@ -192,9 +192,7 @@ class Load:
         end, got, status, again, reason = call.outcome()
         first_s = None if call.first_at is None else call.first_at - self._began_s
         ended_s = time.monotonic() - self._began_s
-        self.ended.append(
-            Ended(end, asked_s - self._began_s, first_s, ended_s, got, status, again, reason)
-        )
+        self.ended.append(Ended(end, asked_s - self._began_s, first_s, ended_s, got, status, again, reason))
         return end
 
     def _request(self, tokens: int, *, stream: bool) -> bytes:
