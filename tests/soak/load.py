@@ -1,9 +1,9 @@
-"""``python tests/soak/load.py``: a process that asks a gateway for completions and says what became of each.
+"""``python tests/soak/load.py``: a process that asks a gateway for completions, and what became of each.
 
-Open loop (``rate_per_s``): Poisson arrivals that wait for nobody, and who is refused does not come back. Closed
-loop (``clients``): so many at a time, each asking again as soon as it is answered, or a moment after a refusal.
-What is asked is one JSON document, the only argument; one comes back on stdout. As little work for each byte as
-possible: it shares the machine with the server. Every request ends in exactly one way:
+Open loop (``rate_per_s``): Poisson arrivals that wait for nobody, and who is refused does not come back.
+Closed loop (``clients``): so many at a time, each asking again as soon as it is answered, or a moment after a
+refusal. What to do is one JSON document, the only argument; one comes back on stdout. As little work for each
+byte as possible: it shares the machine with the server. Every request ends in exactly one way:
 
 ``whole``    200, [DONE], and as many tokens as were asked for
 ``refused``  429 or 503, before anything else
@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -38,8 +38,8 @@ COMES_BACK_S = 0.1
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to do. ``answer_tokens`` and ``prompt_tokens`` are drawn from, per request; of all requests so many
-    are not streamed (``plain_share``) or left in mid-answer (``leaving_share``)."""
+    """What to do. ``answer_tokens`` and ``prompt_tokens`` are drawn from, per request; of all requests so
+    many are not streamed (``plain_share``) or left in mid-answer (``leaving_share``)."""
 
     host: str
     port: int
@@ -85,7 +85,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
         return dict(Counter(f"{e.status} {e.reason}".strip() for e in self.ended if e.end != "whole"))
 
     def tokens_in_time(self, within_s: float, began_s: float, ended_s: float) -> float:
-        """Tokens per second of requests that were whole ``within_s`` of being asked and ended in the window."""
+        """Tokens per second of requests whole ``within_s`` of being asked that ended in the window."""
         good = (e for e in self.ended if e.end == "whole" and e.ended_s - e.asked_s <= within_s)
         return sum(e.tokens for e in good if began_s <= e.ended_s < ended_s) / (ended_s - began_s)
 

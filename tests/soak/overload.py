@@ -1,11 +1,11 @@
 """Ten times more requests than can be served, for a minute: what is served in time stays as much as at the
 peak, the others are told when to come back, operators are still answered, and afterwards all is as it was.
 
-``python tests/soak/overload.py [--seconds 60] [--times 10]`` has a server of its own whose replica is simulated,
-so that the load, a process of its own on the same machine, can be ten times what it serves. First the peak: as
-many clients as keep its queue full. Then the overload, an open loop. Prints one JSON document and a line; the
-exit status is 1 when something is not as wanted. ``--deadline S`` gives every request that deadline and the
-queue its default length: then the queue alone bounds nothing.
+``python tests/soak/overload.py [--seconds 60] [--times 10]`` has a server of its own whose replica is
+simulated, so that the load, a process of its own on the same machine, can be ten times what it serves. First
+the peak: as many clients as keep somebody waiting. Then the overload, an open loop. Prints one JSON document
+and a line; the exit status is 1 when something is not as wanted. ``--deadline S`` gives every request that
+deadline and the queue its default length, which alone bounds nothing then.
 """
 
 import argparse
@@ -239,10 +239,10 @@ def main() -> int:
     report = run(given.seconds, given.times, given.peak_seconds, given.deadline)
     print(json.dumps(asdict(report)))
     share = report.goodput_tokens_per_s / report.peak_tokens_per_s
+    verdict = "NOT AS WANTED" if report.faults else "as wanted"
     print(
-        f"{'NOT AS WANTED' if report.faults else 'as wanted'}: {report.offered_times:.1f} times the peak offered, "
-        f"goodput {share:.0%} of it, control p99 {report.control_p99_ms:.0f} ms, "
-        f"recovered in {report.recovery_s:.1f} s; {report.ends}"
+        f"{verdict}: {report.offered_times:.1f} times the peak offered, goodput {share:.0%} of it, "
+        f"control p99 {report.control_p99_ms:.0f} ms, recovered in {report.recovery_s:.1f} s; {report.ends}"
     )
     return int(bool(report.faults))
 

@@ -1,10 +1,11 @@
 """A server that works evenly for long holds as much at the end as after its first minutes.
 
-``python tests/soak/steady.py [--minutes 20] [--warm-up 5]``, ``--minutes 480`` for a night: a real server with
-two replicas of a tiny model under mixed load (streamed and whole answers, clients that leave, shared beginnings,
-test traffic, a drain in every part), and a real console that looks closely at one of them. After every few
-minutes the load rests, and what is open is counted: files and threads of every process, tasks of the server's
-event loop, blocks in use. Prints one JSON document and a line; the exit status is 1 when something grew.
+``python tests/soak/steady.py [--minutes 20] [--warm-up 5]``, ``--minutes 480`` for a night: a real server
+with two replicas of a tiny model under mixed load (streamed and whole answers, clients that leave, shared
+beginnings, test traffic, a drain in every part), and a real console that looks closely at one of them. After
+every few minutes the load rests, and what is open is counted: files and threads of every process, tasks of
+the server's event loop, blocks in use. Prints one JSON document and a line; the exit status is 1 when
+something grew.
 
 The flight recorder holds 4 MiB here (``--recorder-mib``), so that it is full before the counting begins.
 """
@@ -126,15 +127,15 @@ class Scene:
             control.post("/control/v1/replicas/r0:undrain", json={}).raise_for_status()
 
     async def rest(self) -> Rest:
-        """What stays open while nothing runs: the least of each count within a while, for connections come and
-        go with those who look."""
+        """What stays open while nothing runs: the least of each count within a while, for connections come
+        and go with those who look."""
         until_s = time.monotonic() + SETTLE_S
-        while (await asyncio.to_thread(self._look))[1] and time.monotonic() < until_s:
+        seen: list[Rest] = []
+        while not seen or self.now_s - seen[0].at_s < REST_S:
+            now, busy = await asyncio.to_thread(self._look)
+            if not busy or time.monotonic() > until_s:
+                seen.append(now)
             await asyncio.sleep(POLL_S)
-        seen = [(await asyncio.to_thread(self._look))[0]]
-        while self.now_s - seen[0].at_s < REST_S:
-            await asyncio.sleep(POLL_S)
-            seen.append((await asyncio.to_thread(self._look))[0])
         return Rest(
             at_s=self.now_s,
             fds={name: min(each.fds[name] for each in seen) for name in self.pids},
@@ -187,9 +188,8 @@ async def _under_load(scene: Scene, report: Report, seconds: float, warm_up_s: f
     try:
         while scene.now_s < seconds:
             first = not report.rests
-            heard = await scene.part(
-                warm_up_s if first else min(PART_S, seconds - warm_up_s), len(report.rests)
-            )
+            part_s = warm_up_s if first else min(PART_S, seconds - warm_up_s)
+            heard = await scene.part(part_s, seed=len(report.rests))
             report.requests += len(heard.ended)
             for end, count in heard.count().items():
                 report.ends[end] = report.ends.get(end, 0) + count
@@ -238,9 +238,10 @@ def main() -> int:
     report = asyncio.run(run(given.minutes, given.warm_up, given.recorder_mib))
     print(json.dumps(asdict(report)))
     worst = max(report.rss_mib_per_min.values())
+    verdict = "NOT AS WANTED" if report.faults else "as wanted"
     print(
-        f"{'NOT AS WANTED' if report.faults else 'as wanted'}: {report.minutes:g} min, {report.requests} requests, "
-        f"memory grows by at most {worst:.2f} MiB/min; {'; '.join(report.faults) or 'nothing else grew'}"
+        f"{verdict}: {report.minutes:g} min, {report.requests} requests, memory grows by at most "
+        f"{worst:.2f} MiB/min; {'; '.join(report.faults) or 'nothing else grew'}"
     )
     return int(bool(report.faults))
 

@@ -286,8 +286,8 @@ class Fleet:
 
     def submit(self, spec: GenerationSpec) -> Generation:
         """Take a request: it is on a replica, or held until one is ready. Refusal (400 never_fits or
-        tenant_prompt_too_long, 429 queue_full, deadline_unreachable or tenant_rate, 503 no_ready_replica or draining) when it is
-        not taken."""
+        tenant_prompt_too_long, 429 queue_full, deadline_unreachable or tenant_rate, 503 no_ready_replica or
+        draining) when it is not taken."""
         try:
             if self._stopping:
                 raise stopping()

@@ -1,9 +1,9 @@
 """Whether a request can still be answered before its deadline, going by how long others took lately.
 
-A queue that is longer than deadlines allow serves nobody: whoever comes to its head has no time left, is begun
-and is cut. So at the door a request is turned away, and told when to come back, when its wait and its answer
-would take longer than it has. Who has no deadline is never turned away for this, and nobody is while a place is
-free.
+A queue that is longer than deadlines allow serves nobody: whoever comes to its head has no time left, is
+begun and is cut. So at the door a request is turned away, and told when to come back, when its wait and its
+answer would take longer than it has. Who has no deadline is never turned away for this, and nobody is while a
+place is free.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """``expected_s`` until its end, where ``left_s`` are left; a little later the queue may be short enough."""
+    """``expected_s`` until its end where ``left_s`` are left; in ``over_s`` the queue may be short enough."""
 
     expected_s: float
     left_s: float
