@@ -6,6 +6,7 @@ own, without any it is the one beside this package. What does not come out as it
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,10 @@ from pathlib import Path
 from infer_engine.benchmark.engine_server import EngineServer, engine_server
 from infer_engine.benchmark.setup import Setup
 from infer_engine.gateway.new_key import make_key
+
+#: It starts a dozen processes and a tokenizer in most of them: minutes on a small machine.
+AIPERF_TIMEOUT_S = 900
+AIPERF_REQUESTS = 12
 
 #: Run by each interpreter; ``openai`` is all that it needs.
 CHECK = """
@@ -88,15 +93,22 @@ def main() -> int:
 def _aiperf(program: str, tokenizer: str | None, server: EngineServer, key: str, directory: Path) -> None:
     command = [program, "profile", "--model", server.model, "--url", server.base_url]
     command += ["--endpoint-type", "chat", "--streaming", "--api-key", key]
-    command += ["--request-count", "12", "--concurrency", "4", "--isl", "40", "--osl", "16"]
+    command += ["--request-count", str(AIPERF_REQUESTS), "--concurrency", "4", "--isl", "40", "--osl", "16"]
     command += ["--artifact-dir", str(directory / "aiperf"), "--ui", "none"]
     command += ["--tokenizer", tokenizer] if tokenizer else []
-    _check(command)
+    _check(command, AIPERF_TIMEOUT_S)
+    exported = json.loads((directory / "aiperf" / "profile_export_aiperf.json").read_text())
+    told = {
+        name: exported[name]["avg"]
+        for name in ("request_count", "time_to_first_token", "output_sequence_length")
+    }
+    assert told["request_count"] == AIPERF_REQUESTS, told
+    print("aiperf", exported.get("aiperf_version", ""), "ok", json.dumps(told))
 
 
-def _check(command: list[str]) -> None:
+def _check(command: list[str], timeout_s: float = 240) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(command, check=True, timeout=240, env=environment)
+    subprocess.run(command, check=True, timeout=timeout_s, env=environment)
 
 
 if __name__ == "__main__":

@@ -128,7 +128,12 @@ class Fleet:
         prefixes = HeldPrefixes() if settings.replica.prefix_cache else None
         self._routing = Routing(self._ledger, loads, prefixes, policy)
         self._placer = Placer(
-            self._ledger, self._handles, loads, self._routing, most_held=settings.replica.max_waiting
+            self._ledger,
+            self._handles,
+            loads,
+            self._routing,
+            most_held=settings.replica.max_waiting,
+            pace=pace,
         )
         self._moving = Moving(self._handles, self._ledger, self._placer)
         self._preempting = Preempting(self._handles, self._ledger, self._moving)
@@ -285,8 +290,8 @@ class Fleet:
 
     def submit(self, spec: GenerationSpec) -> Generation:
         """Take a request: it is on a replica, or held until one is ready. Refusal (400 never_fits or
-        tenant_prompt_too_long, 429 queue_full or tenant_rate, 503 no_ready_replica or draining) when it is
-        not taken."""
+        tenant_prompt_too_long, 429 queue_full, deadline_unreachable or tenant_rate, 503 no_ready_replica or
+        draining) when it is not taken."""
         try:
             if self._stopping:
                 raise stopping()

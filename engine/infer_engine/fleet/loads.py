@@ -35,6 +35,7 @@ class Loads:
         load = self._known.get(handle.id)
         if load is not None and handle.info is not None:
             load.waiting += 1
+            load.waiting_batch += request.generation.spec.tier == "batch"
             load.queued_prefill_tokens += request.queued_prefill_tokens()
             load.kv_promised_blocks += request.needs_blocks(handle.info.block_size)
             load.base_steps = None
@@ -73,4 +74,5 @@ class Loads:
             kv_promised_blocks=sum(request.needs_blocks(ready.info.block_size) for request in waiting),
             kv_total_blocks=ready.info.kv_blocks,
             most_waiting=self.most_waiting,
+            waiting_batch=sum(request.generation.spec.tier == "batch" for request in waiting),
         )

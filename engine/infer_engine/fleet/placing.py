@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from infer_engine.fleet.endings import MESSAGES, OVERDUE, end_as_intended
+from infer_engine.fleet.foresight import Foresight
 from infer_engine.fleet.generation import Generation, Refusal
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.loads import Loads
-from infer_engine.fleet.refusals import check_fits, held_full, no_replica, queue_full
+from infer_engine.fleet.refusals import check_fits, deadline_unreachable, held_full, no_replica, queue_full
 from infer_engine.fleet.router import Choice
 from infer_engine.fleet.routing import Routing
 from infer_engine.fleet.tracked import Tracked
@@ -34,7 +35,13 @@ class Placer:
     routing: Routing
     #: Most requests in the held line.
     most_held: int
+    #: Seconds of the fleet's clock in a real one.
+    pace: float = 1.0
     held: list[Tracked] = field(default_factory=list[Tracked])
+    foresight: Foresight = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.foresight = Foresight(self.ledger, self.loads)
 
     def take(self, generation: Generation) -> None:
         """A new request: placed or held when this returns. Refusal, and nothing left behind, otherwise."""
@@ -48,6 +55,9 @@ class Placer:
             raise no_replica()
         if because is not None and len(self.held) >= self.most_held:
             raise held_full(len(self.held), self.most_held, draining=because == "draining")
+        late = self.foresight.late(generation.spec, admitting)
+        if late is not None:
+            raise deadline_unreachable(late, self.pace)
         request = self.ledger.enter(generation)
         if admitting and (self.held or not self._place(request)):
             self.ledger.forget(request)

@@ -1,5 +1,6 @@
 """Why the fleet does not take a request, as problem documents with both numbers in them."""
 
+from infer_engine.fleet.foresight import Late
 from infer_engine.fleet.generation import GenerationSpec, Refusal
 from infer_engine.protocol import Problem
 from infer_engine.runner.runner import RunnerInfo
@@ -7,6 +8,7 @@ from infer_engine.runner.runner import RunnerInfo
 #: When to ask again: after a step or two, or after a replica may have loaded.
 QUEUE_RETRY_S = 1.0
 NO_REPLICA_RETRY_S = 5.0
+MOST_RETRY_S = 60.0
 
 
 def check_fits(spec: GenerationSpec, info: RunnerInfo, emitted: int = 0) -> None:
@@ -67,6 +69,23 @@ def queue_full(waiting: int, most_waiting: int) -> Refusal:
             numbers={"waiting": waiting, "most_waiting": most_waiting},
         ),
         retry_after_s=QUEUE_RETRY_S,
+    )
+
+
+def deadline_unreachable(late: Late, pace: float) -> Refusal:
+    """``pace``: seconds of the fleet's clock in a real one."""
+    return Refusal(
+        Problem(
+            status=429,
+            code="deadline_unreachable",
+            title="The deadline cannot be kept.",
+            detail=(
+                f"at this load the request would take about {late.expected_s:.1f} s, "
+                f"{late.left_s:g} s were given."
+            ),
+            numbers={"expected_s": round(late.expected_s, 3), "deadline_s": late.left_s},
+        ),
+        retry_after_s=min(MOST_RETRY_S, max(QUEUE_RETRY_S, late.over_s / pace)),
     )
 
 

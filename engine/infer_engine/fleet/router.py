@@ -54,6 +54,8 @@ class Load:
     kv_total_blocks: int
     #: Most requests in its queue.
     most_waiting: int
+    #: Of those that wait, the batch tier: interactive requests go before them.
+    waiting_batch: int = 0
     #: It has not said anything for too long: taken for more loaded than any that has.
     stale: bool = False
     #: Steps that it costs before the request's own tokens; worked out when it is needed. Whoever changes a

@@ -8,6 +8,7 @@ out, counters of work done do not. What is unknown has no sample: missing is not
 vLLM's labels are kept: ``engine`` is the replica's id.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
@@ -267,6 +268,7 @@ class Metrics(Collector):
             ("infer_requests_held", "Requests that no replica takes now.", len(self._fleet.held_rows())),
             ("infer_gateway_connections", "Open client connections.", gateway.connections),
             ("infer_gateway_loop_lag_seconds", "Worst delay of the event loop lately.", gateway.loop_lag_s),
+            ("infer_event_loop_tasks", "Tasks of the server's event loop.", _tasks()),
         ):
             family = GaugeMetricFamily(name, help_text, labels=("model_name",))
             _add(family, [self._model], value)
@@ -327,6 +329,14 @@ class Metrics(Collector):
             family = GaugeMetricFamily(name, help_text, labels=("model_name",))
             _add(family, [self._model], value)
             yield family
+
+
+def _tasks() -> int | None:
+    """None where the page is made outside of the server's event loop. Too slow to count for every status."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return None
 
 
 def _version() -> str:
