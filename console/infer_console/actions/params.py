@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 ParamKind = Literal["choice", "number", "duration", "amount", "text", "flag"]
@@ -51,6 +51,10 @@ class Param:
     #: May be left out; a duration may then also be ``none``.
     optional: bool = False
     hint: str = ""
+    #: What each choice means, where that has to be said.
+    choice_hints: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: Of a number: without a fraction.
+    whole: bool = False
 
     def parse(self, given: str | bool | None) -> Value:
         """Raise ParamError for what does not fit; what is missing takes the default."""
@@ -78,7 +82,8 @@ class Param:
             case "text":
                 return f"at most {self.highest:g} printable characters"
             case _:
-                return f"a number from {self.lowest:g} to {self.highest:g}"
+                kind = "a whole number" if self.whole else "a number"
+                return f"{kind} from {self.lowest:g} to {self.highest:.16g}"
 
     def _parse_text(self, given: str) -> Value:
         match self.kind:
@@ -113,7 +118,7 @@ class Param:
         return Amount(percent=float(number))
 
     def _bounded(self, given: str, value: float | None) -> float:
-        if value is None or not self.lowest <= value <= self.highest:
+        if value is None or not self.lowest <= value <= self.highest or (self.whole and value % 1):
             raise ParamError(self.name, given, self.allowed())
         return value
 

@@ -58,6 +58,8 @@ class ActionScreen(OverlayScreen):
         self._number = 0
         #: Of what the prediction on the screen was made for.
         self._version: str | None = None
+        #: Whether the action's state forbids it, as the picture has it.
+        self._forbidden = False
         self._timer: Timer | None = None
         self._asking_again: Timer
 
@@ -72,10 +74,23 @@ class ActionScreen(OverlayScreen):
 
     def box(self, picture: Picture, size: Size, now: float) -> list[Row]:
         self.dialog.caution = self.form.action.caution(picture)
+        self._follow(picture)
         self._compare(picture)
         if self.dialog.prediction.source in ("asking", "screen"):
             self._predict_from_screen(picture)
         return dialog_rows(self.dialog, picture, size.width, size.height, now)
+
+    def _follow(self, picture: Picture) -> None:
+        """When what the action is about comes into another state, what was said of the old one goes: a
+        refusal, a prediction."""
+        forbidden = self.form.action.refusal(picture, self.form.current_target) is not None
+        if forbidden == self._forbidden:
+            return
+        self._forbidden = forbidden
+        if self.dialog.phase == "failed":
+            self.dialog.phase, self.dialog.outcome = "edit", None
+        if self.dialog.phase == "edit":
+            self._changed()
 
     # --- keys
 
