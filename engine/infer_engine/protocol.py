@@ -328,6 +328,18 @@ class GatewayStatus(Struct, frozen=True):
     max_tokenizer_queue: int | None = None
 
 
+class TrafficFigures(Struct, frozen=True, kw_only=True):
+    """What requests of one kind met with over a minute at most; None where too few came to tell."""
+
+    #: First tokens seen.
+    requests: int = 0
+    ttft_p95_s: float | None = None
+    itl_p95_s: float | None = None
+    queue_wait_p95_s: float | None = None
+    #: Of the whole fleet, whoever's the blocks are.
+    kv_used_ratio: float | None = None
+
+
 class TrafficStatus(Struct, frozen=True):
     """Injected test traffic."""
 
@@ -345,6 +357,20 @@ class TrafficStatus(Struct, frozen=True):
     not_sent: int = 0
     #: Why it stopped by itself, if it did.
     stopped_because: str | None = None
+    # beyond the first contract
+    #: Requests that a closed loop keeps in flight; None where arrivals do not wait for answers.
+    concurrency: int | None = None
+    seed: int | None = None
+    #: Requests of the recorded trace that is played; None where none is.
+    trace_requests: int | None = None
+    #: The most that may be in flight at once.
+    most_in_flight: int | None = None
+    #: Due, and held back for now by the guard rail: what waits, not what was skipped.
+    held_back: bool = False
+    #: What users met with in the minute before it began, and since (its last minute); and test requests.
+    before: TrafficFigures | None = None
+    users: TrafficFigures | None = None
+    test: TrafficFigures | None = None
 
 
 class Simulation(Struct, frozen=True, kw_only=True):
@@ -751,12 +777,31 @@ class Preempt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     actor: str = ""
 
 
-class Inject(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    profile: str = "chat"
-    rate_per_s: float = 1.0
-    duration_s: float = 60.0
+class TraceRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One request of a recorded trace. Its prompt is made up, of exactly so many tokens; its answer has
+    exactly ``output_tokens``."""
+
+    #: Seconds from the trace's beginning; they never fall.
+    arrival_s: float
+    prompt_tokens: int
+    output_tokens: int
     tier: Tier = "interactive"
+
+
+class Inject(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Test traffic: an open loop at ``rate_per_s`` (1 where nothing is given), a closed loop that keeps
+    ``concurrency`` requests in flight, or the arrivals of ``trace``: one of the three."""
+
+    profile: str = "chat"
+    rate_per_s: float | None = None
+    #: Where nothing is given 60, or as long as the trace.
+    duration_s: float | None = None
+    #: Of all requests; None leaves it to the profile.
+    tier: Tier | None = None
     seed: int = 0
+    concurrency: int | None = None
+    #: With the profile ``trace``.
+    trace: list[TraceRequest] | None = None
     dry_run: bool = False
     reason: str = ""
     actor: str = ""

@@ -97,4 +97,7 @@ async def test_at_most_so_many_are_in_flight(context: Context, monkeypatch: pyte
 async def test_unknown_profiles_are_refused(pair: EngineServer) -> None:
     problem = await refused(pair, "/injections", profile="ddos")
     assert (problem.status, problem.field) == (422, "profile")
-    assert "chat, long-context, long-answer, burst, mixed" in problem.detail
+    assert (
+        "chat, long-context, long-answer, shared-prefix, burst, batch-backfill, mixed, trace"
+        in problem.detail
+    )

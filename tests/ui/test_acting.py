@@ -342,6 +342,27 @@ async def test_a_refusal_does_not_outlast_a_prediction_that_succeeds() -> None:
         assert "fine again" in driven.text
 
 
+async def test_a_refusal_goes_with_the_state_it_was_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without waiting for the next time that the server is asked."""
+    monkeypatch.setattr("infer_console.ui.screens.action.ASK_AGAIN_S", 3_600.0)
+
+    def refuse(command: Command, target: str | None) -> CommandResult | Problem:
+        return Problem(status=409, code="injection_running", title="Test traffic is running already.")
+
+    async with drive(pictures.quiet()) as driven:
+        taken = driven.collector.answer
+        await open_on(driven, "I", "Inject test traffic")
+        driven.collector.answer = refuse
+        await driven.show(pictures.small())
+        await driven.wait_for("the server would refuse:")
+        await driven.press("enter")
+        await driven.wait_for("traffic is running already; stop it first")
+        driven.collector.answer = taken
+        await driven.show(pictures.quiet())
+        await driven.wait("the refusal gone", lambda: "running already" not in driven.text)
+        await driven.wait_for("the server's prediction")
+
+
 async def test_the_title_names_the_whole_fleet() -> None:
     async with drive(pictures.quiet()) as driven:
         await open_on(driven, "I", "Inject test traffic: the whole fleet")

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 #: A limit is a number that may be left as it is (empty) or lifted (``none``).
@@ -54,6 +54,10 @@ class Param:
     #: By how much the arrow keys change a number; None: along round numbers.
     step: float | None = None
     hint: str = ""
+    #: What each choice means, where that has to be said.
+    choice_hints: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: Of a number: without a fraction.
+    whole: bool = False
 
     def parse(self, given: str | bool | None) -> Value:
         """Raise ParamError for what does not fit; what is missing takes the default."""
@@ -83,7 +87,8 @@ class Param:
             case "text":
                 return f"at most {self.highest:g} printable characters"
             case _:
-                return f"a number from {self.lowest:g} to {self.highest:g}"
+                kind = "a whole number" if self.whole else "a number"
+                return f"{kind} from {self.lowest:g} to {self.highest:.16g}"
 
     def _parse_text(self, given: str) -> Value:
         match self.kind:
@@ -120,7 +125,7 @@ class Param:
         return Amount(percent=float(number))
 
     def _bounded(self, given: str, value: float | None) -> float:
-        if value is None or not self.lowest <= value <= self.highest:
+        if value is None or not self.lowest <= value <= self.highest or (self.whole and value % 1):
             raise ParamError(self.name, given, self.allowed())
         return value
 

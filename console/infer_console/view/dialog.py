@@ -215,7 +215,9 @@ def _field_row(field: Field, focused: bool, inner: int) -> list[Row]:
         case _:
             shown = safe(f" {safe(field.text, 40)}{'▏' if focused else ' '}")
     line.put(shown, "strong", "field" if focused else "dialog").put("  ")
-    if param.kind == "choice":
+    if param.choice_hints:
+        line.put(safe(param.choice_hints.get(field.text, "")), "dim")
+    elif param.kind == "choice":
         line.put(safe(" or ".join(param.choices)), "dim").put("  " if param.hint else "")
     if len(param.hint) <= line.left:
         return [line.put(safe(param.hint), "dim").row()]

@@ -161,14 +161,16 @@ def _traffic_rows(picture: Picture, width: int) -> list[Row]:
         .put(milliseconds(gateway.loop_lag_s))
         .put(" ms", "dim")
     )
+    lines = [second]
     if gateway.rss_bytes is not None:
-        second.put("   memory ", "dim").put(size(gateway.rss_bytes))
+        memory = f"memory {size(gateway.rss_bytes)}"
         if gateway.connection_bytes is not None:
-            second.put(" (≈ ", "dim").put(size(gateway.connection_bytes)).put(" a connection)", "dim")
+            memory += f" (≈ {size(gateway.connection_bytes)} a connection)"
+        _beside(lines, safe(memory), "dim", width)
     if gateway.refused_connections:
-        second.put(safe(f"   turned away {gateway.refused_connections}"), "warn")
+        _beside(lines, safe(f"turned away {gateway.refused_connections}"), "warn", width)
     if picture.held:
-        second.put(safe(f"   held {len(picture.held)}"), "warn")
+        _beside(lines, safe(f"held {len(picture.held)}"), "warn", width)
     third = Line(width).put(" ended    ", "label")
     finished = picture.totals.finished if picture.totals is not None else {}
     for name, number in finished.items():
@@ -177,7 +179,7 @@ def _traffic_rows(picture: Picture, width: int) -> list[Row]:
         ).put(" ")
     if not finished:
         third.put("–", "dim")
-    rows = [first.row(), second.row(), third.row()]
+    rows = [first.row(), *(line.row() for line in lines), third.row()]
     rows += _injected_rows(fleet.traffic, picture.at, width)
     return rows + _told(" control  ", picture.link.url, "text", width)
 
@@ -210,10 +212,16 @@ def _counted(traffic: TrafficStatus, width: int) -> list[Row]:
     if traffic.not_sent:
         wrong.append((safe(f"not sent {traffic.not_sent}"), "warn"))
     for text, role in wrong:
-        if len(text) + 2 > lines[-1].left:
-            lines.append(Line(width).to(_LABEL_CELLS - 2))
-        lines[-1].put("  ").put(text, role)
+        _beside(lines, text, role, width)
     return [line.row() for line in lines]
+
+
+def _beside(lines: list[Line], text: SafeText, role: Role, width: int) -> None:
+    """Behind what stands there, or in a row of its own where it would be cut."""
+    if len(text) + 2 > lines[-1].left:
+        lines.append(Line(width).to(_LABEL_CELLS).put(text, role))
+    else:
+        lines[-1].put("  ").put(text, role)
 
 
 def _told(label: Shown, text: str, role: Role, width: int) -> list[Row]:

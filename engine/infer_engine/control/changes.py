@@ -1,6 +1,7 @@
 """Every command once: its verb, what it is done to, which spec it changes, what the pipeline asks of it."""
 
 from infer_engine.control.commands import Commands
+from infer_engine.control.demand import MOST_TRACE_BYTES
 from infer_engine.control.mutation import Mutation, Path
 from infer_engine.control.replica_commands import ReplicaCommands
 from infer_engine.control.versions import REPLICAS
@@ -133,7 +134,11 @@ class Changes:
             reduces_risk=True,
         )
         self.inject = Mutation(
-            verb="inject", body=Inject, target=lambda *_: ("traffic", "fleet"), apply=commands.inject
+            verb="inject",
+            body=Inject,
+            target=lambda *_: ("traffic", "fleet"),
+            apply=commands.inject,
+            most_bytes=MOST_TRACE_BYTES,
         )
         self.stop_injection = Mutation(
             verb="inject-stop",

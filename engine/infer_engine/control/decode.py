@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from infer_engine.control.demand import check_demand
 from infer_engine.control.problems import echo
 from infer_engine.fleet.generation import Refusal, misfit, refuse
 from infer_engine.fleet.tenants import TENANT
@@ -31,8 +32,6 @@ MAX_REASON_CHARS = 256
 MAX_ACTOR_CHARS = 64
 MAX_DEADLINE_S = 3_600.0
 MAX_REVERT_S = 86_400.0
-MAX_RATE_PER_S = 500.0
-MAX_DURATION_S = 600.0
 MAX_VICTIMS = 1_024
 #: Requests that one command may cancel.
 MOST_AT_ONCE = 1_000
@@ -66,7 +65,7 @@ def decode(kind: type[C], body: bytes) -> C:
     elif isinstance(command, SetHeadroom):
         _check_headroom(command)
     elif isinstance(command, Inject):
-        _check_inject(command)
+        check_demand(command)
     elif isinstance(command, ChangeLimits | ChangeTenant):
         _check_timed(command)
     elif isinstance(command, Restart | Scale):
@@ -148,15 +147,6 @@ def _check_timed(command: ChangeLimits | ChangeTenant) -> None:
         _check_range("revert_after_s", command.revert_after_s, 1.0, MAX_REVERT_S)
     if isinstance(command, ChangeTenant) and bool(command.limits) == command.forget:
         raise misfit("limits", "either limits or forget must be given.")
-
-
-def _check_inject(command: Inject) -> None:
-    if command.rate_per_s <= 0:
-        raise misfit("rate_per_s", f"must be above 0, got {command.rate_per_s:g}.")
-    _check_range("rate_per_s", command.rate_per_s, 0.0, MAX_RATE_PER_S)
-    if command.duration_s <= 0:
-        raise misfit("duration_s", f"must be above 0, got {command.duration_s:g}.")
-    _check_range("duration_s", command.duration_s, 0.0, MAX_DURATION_S)
 
 
 def _check_range(field: str, value: float, lowest: float, highest: float) -> None:

@@ -71,7 +71,7 @@ def _hostname(host: str) -> str:
     return (name if colon and port.isdigit() and not host.endswith("]") else host).lower()
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(request: Request, most_bytes: int = MAX_BODY_BYTES) -> bytes:
     """The whole body; Refusal when it is too long, too slow or encoded."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
@@ -86,13 +86,13 @@ async def read_body(request: Request) -> bytes:
         async with asyncio.timeout(BODY_DEADLINE_S):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > MAX_BODY_BYTES:
+                if len(body) > most_bytes:
                     raise refuse(
                         413,
                         "body_too_large",
                         "The body is too large.",
-                        f"At most {MAX_BODY_BYTES} bytes are allowed.",
-                        numbers={"allowed_bytes": MAX_BODY_BYTES},
+                        f"At most {most_bytes} bytes are allowed.",
+                        numbers={"allowed_bytes": most_bytes},
                     )
     except TimeoutError as error:
         raise refuse(408, "body_too_slow", "The body did not arrive in time.") from error

@@ -14,6 +14,8 @@ SUFFER_WAIT_S = 5.0
 #: ... or when their TTFT p95 has grown by this factor, and is more than anybody would call quick.
 SUFFER_TTFT_FACTOR = 2.0
 QUICK_TTFT_S = 0.25
+#: ... or when so much of the fleet's KV is in use while any real request is live.
+SUFFER_KV_RATIO = 0.90
 
 
 def may_send(waiting: Iterable[RequestRow], ready: int) -> int:
@@ -28,10 +30,16 @@ def may_send(waiting: Iterable[RequestRow], ready: int) -> int:
 
 
 def suffering(
-    waiting: Iterable[RequestRow], ttft_p95_s: float | None, baseline_p95_s: float | None
+    waiting: Iterable[RequestRow],
+    ttft_p95_s: float | None,
+    baseline_p95_s: float | None,
+    kv_used_ratio: float | None = None,
 ) -> str | None:
     """Why test traffic has to stop, in words; None while real requests fare well. ``ttft_p95_s`` is that of
-    real requests since the traffic began, ``baseline_p95_s`` before it; None when it is not known."""
+    real requests since the traffic began, ``baseline_p95_s`` before it; ``kv_used_ratio`` is the fleet's
+    while real requests are live; None when it is not known."""
+    if kv_used_ratio is not None and kv_used_ratio > SUFFER_KV_RATIO:
+        return f"guard rail: {kv_used_ratio:.0%} of the KV is used while real requests are live"
     for row in waiting:
         if row.synthetic or row.queue_wait_s is None or row.queue_wait_s <= SUFFER_WAIT_S:
             continue

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from infer_engine.control.audit import Audit, AuditUnavailableError
 from infer_engine.control.decode import decode
 from infer_engine.control.denials import ACCOUNTED
-from infer_engine.control.guard import read_body
+from infer_engine.control.guard import MAX_BODY_BYTES, read_body
 from infer_engine.control.idempotency import Answer, Idempotency, check_key, fingerprint
 from infer_engine.control.leases import Leases
 from infer_engine.control.principal import attributed, principal_of
@@ -55,6 +55,8 @@ class Mutation(Generic[B]):
     reduces_risk: bool = False
     #: It changes the whole fleet: not while somebody else holds the lease.
     fleet_wide: Callable[[B], bool] = lambda _: False
+    #: Its body may be so long.
+    most_bytes: int = MAX_BODY_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +107,7 @@ class _Attempt(Generic[B]):
         request, mutation = self._request, self._mutation
         key = check_key(request.headers.get("idempotency-key"))
         self._account.of_key(key)
-        body = await read_body(request)
+        body = await read_body(request, mutation.most_bytes)
         command = decode(mutation.body, body)
         # The actor is whom the server knows, with what the caller claims beside it.
         command = structs.replace(command, actor=attributed(request.scope, command.actor))

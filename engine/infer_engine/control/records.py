@@ -3,7 +3,7 @@ token or a header that could hold one."""
 
 import time
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from starlette.requests import Request
@@ -56,7 +56,10 @@ class Account:
         self._fields["reason"] = given.get("reason", "")
         self._fields["dry_run"] = given.get("dry_run", False)
         self._fields["force"] = given.get("force", False)
-        self._fields["params"] = {name: value for name, value in given.items() if name not in _APART}
+        params = {name: value for name, value in given.items() if name not in _APART}
+        if isinstance(trace := params.get("trace"), list):  # its length tells enough
+            params["trace"] = f"{len(cast('list[object]', trace))} requests"
+        self._fields["params"] = params
 
     def of_result(self, result: object) -> None:
         if isinstance(result, CommandResult):

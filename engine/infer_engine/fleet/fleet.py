@@ -70,11 +70,13 @@ from infer_engine.protocol import (
     Status,
     TenantLimits,
     Tenants,
+    Tier,
 )
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.launch_local import launch
 from infer_engine.replica.messages import FromReplica, SetLimits, SetShed
 from infer_engine.replica.server_link import MakeLink, ServerLink
+from infer_engine.runner.runner import RunnerInfo
 from infer_engine.settings import ServerSettings
 
 log = logging.getLogger(__name__)
@@ -86,6 +88,11 @@ CANCEL_GRACE_S = 1.0
 #: How often a stop that waits for requests looks whether it should hurry.
 HURRY_POLL_S = 0.25
 ID_BITS = 24
+#: Up to which a tier is admitted: batch never further than interactive.
+MARKS: dict[Tier, tuple[str, ...]] = {
+    "interactive": ("admit_limit",),
+    "batch": ("admit_limit", "batch_limit"),
+}
 #: Limits that are of the tenants.
 TENANT_LIMITS = frozenset({"tenant_default", "tenants"})
 
@@ -381,6 +388,33 @@ class Fleet:
 
     def replica_ids(self) -> list[str]:
         return list(self._handles)
+
+    def runners(self) -> list[RunnerInfo]:
+        """What the replicas that take requests told of themselves."""
+        return [handle.info for handle in self._handles.values() if handle.admits and handle.info is not None]
+
+    def kv_used_ratio(self) -> float | None:
+        """Of the pools of the replicas that take requests; None before they told."""
+        pools = [
+            (handle.kv_used, handle.info.kv_blocks)
+            for handle in self._handles.values()
+            if handle.admits and handle.info is not None
+        ]
+        total = sum(total for _, total in pools)
+        return sum(used or 0 for used, _ in pools) / total if total else None
+
+    def admissible_blocks(self, tier: Tier) -> int:
+        """Blocks up to which requests of ``tier`` are admitted, of all replicas that take any."""
+        marks = [
+            min(handle.limits.get(mark, 0) for mark in MARKS[tier])
+            for handle in self._handles.values()
+            if handle.admits
+        ]
+        return sum(marks)
+
+    def live_users(self) -> bool:
+        """Whether any request of a user is live: test traffic is not."""
+        return any(not each.generation.spec.synthetic for each in self._ledger.live.values())
 
     def replica(self, replica: str) -> Replica:
         """KeyError when there is none of that id."""

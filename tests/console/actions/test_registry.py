@@ -137,6 +137,11 @@ def test_names_are_unique_and_capitals_act() -> None:
             {"profile": "mixed", "rate": "2.5", "duration": "30s", "tier": "batch"},
             Inject(profile="mixed", rate_per_s=2.5, duration_s=30.0, tier="batch", actor="kim"),
         ),
+        (
+            "inject",
+            {"profile": "shared-prefix", "concurrency": "12", "seed": "7"},
+            Inject(profile="shared-prefix", concurrency=12, duration_s=60.0, seed=7, actor="kim"),
+        ),
         ("inject-stop", {}, StopInjection(actor="kim")),
         ("cancel", {}, Cancel(actor="kim")),
         (

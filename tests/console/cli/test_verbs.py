@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,7 +170,7 @@ def test_modes_and_values_that_do_not_exist_are_usage_errors(run: Run) -> None:
         (("headroom", "-5"), "-5"),
         (("headroom", "1.5b"), "a whole number of blocks"),
         (("headroom", "10%", "--tier", "gold"), "interactive or batch"),
-        (("inject", "flood"), "chat or long-context or long-answer or burst or mixed"),
+        (("inject", "flood"), "chat or long-context or long-answer or shared-prefix or burst or batch-"),
         (("inject", "chat", "--rate", "501"), "from 0.01 to 500"),
         (("inject", "chat", "--duration", "1h"), "from 1s to 10m"),
         (("inject",), "needs a PROFILE"),
@@ -213,6 +214,25 @@ def test_test_traffic_starts_and_stops(run: Run) -> None:
     assert run("inject", "chat").code == 5
     assert run("inject", "--stop").code == 0
     eventually(lambda: not run("status", "--json").document["fleet"]["traffic"]["running"])
+
+
+def test_a_trace_is_read_and_sent(run: Run, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens,tier\n0.2,30,2,batch\n0,20,3,\n")
+    plan = run("inject", "--trace", str(trace), "--dry-run")
+    assert plan.code == 0
+    assert "about 2 trace requests over 0.2 s" in plan.out
+    assert run("inject", "trace", "--trace", str(trace), "--seed", "3", "--json").code == 0
+    eventually(lambda: run("status", "--json").document["fleet"]["traffic"]["finished"] == 2)
+    for wrong in (
+        ("inject", "trace"),
+        ("inject", "chat", "--trace", str(trace)),
+        ("inject", "--trace", str(trace), "--rate", "2"),
+        ("inject", "--trace", str(tmp_path / "none")),
+        ("inject", "chat", "--rate", "2", "--concurrency", "2"),
+        ("inject", "chat", "--concurrency", "1.5"),
+    ):
+        assert run(*wrong).code == 2, wrong
 
 
 def test_events_and_operations_tell_what_happened(run: Run) -> None:

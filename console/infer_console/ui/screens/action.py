@@ -58,6 +58,8 @@ class ActionScreen(OverlayScreen):
         self._number = 0
         #: Of what the prediction on the screen was made for.
         self._version: str | None = None
+        #: Whether the action's state forbids it, as the picture has it.
+        self._forbidden = False
         self._timer: Timer | None = None
         self._asking_again: Timer
         #: What would take back what was applied.
@@ -77,6 +79,7 @@ class ActionScreen(OverlayScreen):
         if self.dialog.phase == "applied":
             self._verify(picture)
         else:
+            self._follow(picture)
             self._compare(picture)
         if self.dialog.prediction.source in ("asking", "screen"):
             self._predict_from_screen(picture)
@@ -87,6 +90,18 @@ class ActionScreen(OverlayScreen):
         values = self.form.values()
         if values is not None:
             self.dialog.verdict = self.form.action.verify(picture, self.form.current_target, values)
+
+    def _follow(self, picture: Picture) -> None:
+        """When what the action is about comes into another state, what was said of the old one goes: a
+        refusal, a prediction."""
+        forbidden = self.form.action.refusal(picture, self.form.current_target) is not None
+        if forbidden == self._forbidden:
+            return
+        self._forbidden = forbidden
+        if self.dialog.phase == "failed":
+            self.dialog.phase, self.dialog.outcome = "edit", None
+        if self.dialog.phase == "edit":
+            self._changed()
 
     # --- keys
 
