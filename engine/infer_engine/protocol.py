@@ -420,6 +420,14 @@ class RecorderStatus(Struct, frozen=True, kw_only=True):
     detail: list[str]
 
 
+class Slo(Struct, frozen=True, kw_only=True):
+    """What was promised to clients, as 99th percentiles; None where nothing was. Nothing is scheduled by it:
+    figures are shown beside it."""
+
+    ttft_p99_s: float | None = None
+    itl_p99_s: float | None = None
+
+
 class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     model: str
@@ -442,6 +450,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     specs_trouble: str | None = None
     #: None where nothing records.
     recorder: RecorderStatus | None = None
+    #: None where nothing was promised.
+    slo: Slo | None = None
 
 
 class Totals(Struct, frozen=True, kw_only=True):

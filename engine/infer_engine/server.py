@@ -325,9 +325,15 @@ def _announce(fleet: Fleet, operation: Operation) -> None:
         reason=operation.phase,
         operation=operation.id,
         actor=operation.actor or None,
-        message=f"{operation.kind} {operation.target} {operation.phase}"
+        message=f"{_kind(operation)} {operation.target} {operation.phase}"
         + (f": {operation.message}" if operation.message else ""),
     )
+
+
+def _kind(operation: Operation) -> str:
+    """Its opposite has the same kind, and would read the same."""
+    on = operation.params.get("on")
+    return operation.kind if on is None else f"{operation.kind} {'on' if on else 'off'}"
 
 
 def _version() -> str:

@@ -209,6 +209,14 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     recorder_mib: Annotated[
         int, Meta(ge=0, le=4096, description="memory of the flight recorder in MiB; 0 records nothing")
     ] = 64
+    slo_ttft_s: Annotated[
+        Annotated[float, Meta(gt=0, le=86_400)] | None,
+        Meta(description="promised 99th percentile of TTFT in seconds: shown beside what is"),
+    ] = None
+    slo_itl_s: Annotated[
+        Annotated[float, Meta(gt=0, le=3_600)] | None,
+        Meta(description="promised 99th percentile of ITL in seconds, such as 0.08"),
+    ] = None
     seed: Annotated[int, Meta(description="seed of what the server itself draws (ids, test traffic)")] = 0
 
     def __post_init__(self) -> None:

@@ -82,6 +82,18 @@ def test_admissible_blocks_stop_at_the_mark_of_the_tier() -> None:
     assert [row.admissible_blocks for row in rows(rig.scheduler)[1:]] == [6, 1]
 
 
+def test_nothing_is_admissible_to_batch_while_it_is_shed() -> None:
+    rig = Rig(blocks=10)
+    rig.add("batch", prompt=8, tier="batch")
+    rig.scheduler.set_shed(True)
+    rig.step()
+    (row,) = rows(rig.scheduler)
+    assert (row.waiting_reason, row.admissible_blocks) == ("tier", 0)
+    rig.scheduler.set_shed(False)
+    (row,) = rows(rig.scheduler)
+    assert row.admissible_blocks == 10
+
+
 def test_a_chunked_prompt_is_in_prefill_until_its_last_chunk_is_computed() -> None:
     rig = Rig(token_budget=8)
     rig.add("a", prompt=20)

@@ -29,9 +29,13 @@ from infer_engine.protocol import (
     QueueWait,
     Replica,
     RequestRow,
+    Slo,
     StepMakeup,
+    TenantUse,
     Totals,
     TrafficStatus,
+    TtftSplit,
+    TtftSplits,
 )
 
 #: 2026-03-08 03:11:26 UTC
@@ -413,6 +417,46 @@ EVENTS: tuple[Event, ...] = (
 )
 
 
+TENANTS: tuple[TenantUse, ...] = (
+    TenantUse(
+        tenant="acme",
+        running=8,
+        waiting=27,
+        kv_blocks=72_000,
+        prompt_tokens_p50=99_840,
+        requests_per_min=38,
+        refused_per_min=0,
+    ),
+    TenantUse(
+        tenant="globex",
+        running=71,
+        waiting=6,
+        kv_blocks=31_000,
+        prompt_tokens_p50=7_900,
+        requests_per_min=402,
+        refused_per_min=0,
+    ),
+    TenantUse(
+        tenant="initech",
+        running=52,
+        waiting=4,
+        kv_blocks=22_000,
+        prompt_tokens_p50=3_200,
+        requests_per_min=511,
+        refused_per_min=2,
+    ),
+    TenantUse(
+        tenant="",
+        tenants=9,
+        running=55,
+        waiting=7,
+        kv_blocks=16_000,
+        requests_per_min=348,
+        refused_per_min=0,
+    ),
+)
+
+
 def incident(**changes: object) -> Picture:
     """Eight replicas at 03:11; ``changes`` replace fields of the picture."""
     fields: dict[str, object] = {
@@ -424,7 +468,15 @@ def incident(**changes: object) -> Picture:
             name="eu-west/chat-70b",
             model="llama-70b-fp16",
             context_length=128_000,
-            gateway=GatewayStatus("http://10.0.4.7:8000", 231, 0.004),
+            gateway=GatewayStatus(
+                "http://10.0.4.7:8000",
+                231,
+                0.004,
+                loop_lag_p99_s=0.004,
+                max_connections=2_000,
+                tokenizer_queue=3,
+            ),
+            slo=Slo(ttft_p99_s=2.0, itl_p99_s=0.08),
         ),
         "totals": Totals(
             replicas=8,
@@ -439,6 +491,14 @@ def incident(**changes: object) -> Picture:
             preemptions=212,
             waiting_reasons={"kv": 27, "behind": 12, "headroom": 2, "token_budget": 2, "tier": 1},
             finished={"stop": 81_204, "length": 4_410, "cancelled": 212, "error": 3},
+            ttft_split_s=TtftSplits(
+                slowest=TtftSplit(
+                    gateway=0.01, tokenize=0.3, queue=29.7, prefill=17.9, send=0.1, total=48.01
+                ),
+                slowest_requests=2,
+                requests=186,
+            ),
+            tenants=list(TENANTS),
         ),
         "replicas": incident_replicas(),
         "events": EVENTS,

@@ -41,7 +41,7 @@ def test_state_is_told_without_colour() -> None:
     text = "\n".join(
         plain(row) for row in fleet_screen(pictures.incident(), Look(), Size(120, 36), pictures.NOW)
     )
-    for word in ("drain 31/37", "load 61%", "BAD", "LIVE", "▲", "△", "PREEMPT", "REJECT"):
+    for word in ("drain 31/37", "load 61%", "BAD", "LIVE", "▲", "△", "PREEMPT", "MOVE"):
         assert word in text
 
 

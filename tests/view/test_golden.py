@@ -15,7 +15,9 @@ from infer_console.view.streams_screen import streams_screen
 from support import pictures
 
 GOLDEN = Path(__file__).parent / "golden"
-SIZES = (Size(120, 36), Size(80, 24))
+SIZES = (Size(200, 50), Size(120, 36), Size(80, 24))
+#: The Fleet screen has a layout for these too.
+MORE_SIZES = (Size(300, 80), Size(40, 12))
 
 
 def fleet(picture: Picture, size: Size) -> list[Row]:
@@ -54,6 +56,15 @@ CASES: tuple[tuple[str, str, Callable[[], Picture]], ...] = (
 )
 @pytest.mark.parametrize("size", SIZES, ids=[f"{size.width}x{size.height}" for size in SIZES])
 def test_screen(name: str, screen: str, make: Callable[[], Picture], size: Size) -> None:
+    check(name, screen, make, size)
+
+
+@pytest.mark.parametrize("size", MORE_SIZES, ids=[f"{size.width}x{size.height}" for size in MORE_SIZES])
+def test_fleet(size: Size) -> None:
+    check("incident", "fleet", pictures.incident, size)
+
+
+def check(name: str, screen: str, make: Callable[[], Picture], size: Size) -> None:
     rows = SCREENS[screen](make(), size)
     text = "\n".join(plain(row) for row in rows) + "\n"
     path = GOLDEN / f"{name}-{screen}-{size.width}x{size.height}.txt"
@@ -79,4 +90,4 @@ def test_the_least_that_is_shown_is_what_matters_most() -> None:
     assert "LIVE" in text[0]
     assert "WAIT 44" in text[1]
     assert any("r2: 23 wait" in line for line in text)
-    assert any("drain 31/37" in line for line in text)
+    assert any("D31/37" in line for line in text)

@@ -3,7 +3,7 @@
 from infer_console.view.look import Look, Size
 from infer_console.view.priority import ALARM, FIRST, FOCUSED, row_ranks
 from infer_console.view.row import plain
-from infer_console.view.screens import fleet_screen
+from infer_console.view.fleet_screen import fleet_screen
 from support import pictures
 
 

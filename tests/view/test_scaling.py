@@ -1,5 +1,8 @@
 """The line that says how many replicas the demand calls for."""
 
+import dataclasses
+
+from infer_console.state.picture import Picture
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import Look, Size
 from infer_console.view.row import plain
@@ -14,16 +17,32 @@ def fleet(recommended: int) -> Fleet:
     return Fleet(name="x", model="m", scaling=scaling)
 
 
+def settled(recommended: int) -> Picture:
+    """Nobody is starting."""
+    picture = incident(fleet=fleet(recommended))
+    there = {name: each for name, each in picture.replicas.items() if each.status.state == "ready"}
+    return dataclasses.replace(picture, replicas=there)
+
+
 def test_it_stands_on_the_fleet_screen_where_the_count_differs() -> None:
-    line = scaling_line(incident(fleet=fleet(5)), 80)
+    line = scaling_line(settled(5), 80)
     assert line is not None
-    assert plain(line).startswith(" SCALE 3 → 5  KV 94 %; boot 95 s")
+    assert plain(line).startswith(" SCALE 3 ready   advice 5: KV 94 %; boot 95 s")
     assert "\x1b" not in plain(line)
-    picture = incident(fleet=fleet(5))
+    picture = settled(5)
     rows = [plain(row) for row in fleet_screen(picture, Look(), Size(120, 36), picture.at)]
-    assert sum(row.startswith(" SCALE 3 → 5") for row in rows) == 1
+    assert sum(row.startswith(" SCALE 3 ready   advice 5") for row in rows) == 1
+
+
+def test_what_is_coming_is_no_advice() -> None:
+    line = scaling_line(incident(fleet=fleet(4)), 120)
+    assert line is not None
+    assert plain(line) == " SCALE 3 ready + r7 starting   as many as are called for"
+    line = scaling_line(incident(fleet=fleet(5)), 120)
+    assert line is not None
+    assert plain(line).startswith(" SCALE 3 ready + r7 starting   advice 5: KV 94 %")
 
 
 def test_nothing_is_said_where_there_is_nothing_to_do_or_nothing_known() -> None:
-    assert scaling_line(incident(fleet=fleet(3)), 80) is None
+    assert scaling_line(settled(3), 80) is None
     assert scaling_line(incident(fleet=Fleet(name="x", model="m")), 80) is None

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.view.alarms import alarm_lines, alarm_rows
+from infer_console.view.events import event_row, moment
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.gauge import BATCH_MARK, kv_gauge
 from infer_console.view.help import help_rows
@@ -14,6 +15,7 @@ from infer_console.view.look import Look, Size
 from infer_console.view.operations import operation_section
 from infer_console.view.replica_screen import replica_screen
 from infer_console.view.row import plain
+from infer_console.view.traffic import traffic_section
 from infer_engine.protocol import Alarm, Event, Kv
 from support import pictures
 
@@ -121,12 +123,21 @@ def test_traffic_tells_all_at_120_columns() -> None:
     over = msgspec.structs.replace(
         fleet.traffic, running=False, failed=3, not_sent=17, sent=1421, finished=1312, stopped_because=reason
     )
-    shown = lines(pictures.small(fleet=msgspec.structs.replace(fleet, traffic=over)), Look(), Size(120, 36))
-    right = " ".join(line[68:].strip() for line in shown)
-    assert reason in right
-    assert "not sent 17" in right
-    assert "failed 3" in right
-    assert pictures.small().link.url in right
+    picture = pictures.small(fleet=msgspec.structs.replace(fleet, traffic=over))
+    told = " ".join(line.strip() for line in lines(picture, Look(), Size(120, 36)))
+    assert reason in told
+    assert "not sent 17" in told
+    assert "failed 3" in told
+
+
+def test_a_control_path_stands_in_one_row() -> None:
+    long = "unix:///run/user/1000/infer-console/" + "deep/" * 12 + "eu-west.sock"
+    picture = pictures.incident(link=dataclasses.replace(pictures.incident().link, url=long))
+    rows = [plain(row) for row in traffic_section(picture, 60, 12)]
+    control = [row for row in rows if "eu-west.sock" in row]
+    assert len(control) == 1
+    assert control[0].startswith(" control  …")
+    assert control[0].endswith("deep/eu-west.sock")
 
 
 def test_help_and_hint_tell_how_to_connect() -> None:
@@ -166,3 +177,17 @@ def test_operations_are_told_in_words() -> None:
     )
     shown = lines(pictures.incident(events=(event,)), Look(), Size(120, 36))
     assert any("op-3 inject on the whole fleet started by root" in line for line in shown)
+
+
+def test_pausing_and_going_on_do_not_read_alike() -> None:
+    def told(message: str) -> str:
+        event = Event(seq=9, at=0.0, kind="operation", reason="succeeded", operation="op-9", message=message)
+        return plain(event_row(event, 120))
+
+    assert "SHED ON: the batch tier pauses" in told("shed on fleet succeeded")
+    assert "shed off: the batch tier goes on" in told("shed off fleet succeeded")
+
+
+def test_minutes_beside_another_pane_do_not_look_like_hours() -> None:
+    assert moment(pictures.NOW + 0.25, 40) == "11:26.2"
+    assert moment(pictures.NOW, 80) == "03:11:26"

@@ -57,6 +57,8 @@ SERVER_OPTIONS = (
     ("--max-replicas", "max_replicas", "N"),
     ("--replace-stalled", "replace_stalled", ON_OFF),
     ("--recorder-mib", "recorder_mib", "N"),
+    ("--slo-ttft", "slo_ttft_s", "SECONDS"),
+    ("--slo-itl", "slo_itl_s", "SECONDS"),
 )
 #: Options that may be given several times.
 REPEATED = frozenset({"--control-host", "--control-group"})

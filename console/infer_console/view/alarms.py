@@ -15,10 +15,15 @@ def alarm_sign(alarm: Alarm) -> tuple[Shown, Role]:
     return (CRITICAL, "crit") if alarm.severity == "critical" else (WARNING, "warn")
 
 
-def worst_alarm(picture: Picture, replica: str) -> Alarm | None:
-    """The gravest alarm of a replica."""
-    mine = [alarm for alarm in picture.alarms if alarm.replica == replica]
-    return min(mine, key=lambda alarm: alarm.severity != "critical", default=None)
+def worst_alarms(picture: Picture) -> dict[str, Alarm]:
+    """The gravest alarm of each replica that has one."""
+    worst: dict[str, Alarm] = {}
+    for alarm in picture.alarms:
+        before = worst.get(alarm.replica or "")
+        graver = before is None or (before.severity != "critical" and alarm.severity == "critical")
+        if alarm.replica is not None and graver:
+            worst[alarm.replica] = alarm
+    return worst
 
 
 def ordered_alarms(picture: Picture) -> list[Alarm]:

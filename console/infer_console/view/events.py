@@ -6,7 +6,7 @@ from infer_engine.protocol import Event
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, join_text, safe, safe_identifier
-from infer_console.view.format import age, clock_in_lists, count, short_count
+from infer_console.view.format import UNKNOWN, age, clock_in_lists, count, short_count
 from infer_console.view.layout import rule, window
 from infer_console.view.look import Look, ScreenName
 from infer_console.view.order import events, unfiltered
@@ -26,22 +26,29 @@ WORDS: dict[str, tuple[Shown, Role]] = {
 
 
 def event_rows(
-    picture: Picture, look: Look, screen: ScreenName, width: int, height: int, replica: str | None = None
+    picture: Picture,
+    look: Look,
+    screen: ScreenName,
+    width: int,
+    height: int,
+    replica: str | None = None,
+    titled: bool = True,
 ) -> list[Row]:
-    """A title and the newest events, or those around the cursor while the pane has the focus."""
+    """A title and the newest events, or those around the cursor while the pane has the focus. Where room is
+    short the title goes, unless the pane has the focus."""
     if height <= 0:
         return []
     shown = events(picture, look, replica)
     focused = look.pane(screen) == "events"
     note = "newest first" if width >= 60 else ""
     title = safe(f"EVENTS {safe_identifier(replica)}") if replica is not None else "EVENTS"
-    rows = [rule(width, title, None, note, focused)]
+    rows = [rule(width, title, None, note, focused)] if titled or focused else []
     cursor = look.cursor(screen, "events")
     ids = [str(event.seq) for event in shown]
     every = events(picture, unfiltered(look), replica) if look.filter else shown
     cursor.follow(ids, [str(event.seq) for event in every])
     start_at = cursor.index if focused and cursor.moved else 0
-    for index in window(len(shown), height - 1, start_at):
+    for index in window(len(shown), height - len(rows), start_at):
         event = shown[index]
         selected = focused and str(event.seq) == cursor.id
         rows.append(event_row(event, width, with_replica=replica is None, selected=selected))
@@ -57,9 +64,7 @@ def event_rows(
 def event_row(event: Event, width: int, with_replica: bool = True, selected: bool = False) -> Row:
     word, role = WORDS.get(event.kind, (safe(event.kind.upper(), 7), "notice"))
     line = Line(width, "cursor" if selected else "plain").put(" ")
-    # Beside another pane the hour goes: the banner has it.
-    moment = clock_in_lists(event.at)
-    line.put(moment if width >= 60 else safe(moment[3:]), "dim").put(" ")
+    line.put(moment(event.at, width), "dim").put(" ")
     line.put(word, role).to(line.used + 8 - len(word))
     if with_replica:
         line.put(_where(event), "strong").put(" ").to(
@@ -70,6 +75,13 @@ def event_row(event: Event, width: int, with_replica: bool = True, selected: boo
     if event.tenant is not None:
         line.put(safe(event.tenant, 12), "dim").put(" ")
     return line.put(_details(event), "text").row()
+
+
+def moment(at: float, width: int) -> SafeText:
+    """``03:11:25``; beside another pane the hour goes, which the banner has, and a tenth of a second says
+    that ``11:25.1`` are minutes."""
+    clock = clock_in_lists(at)
+    return clock if width >= 60 or clock == UNKNOWN else safe(f"{clock[3:]}.{int(at * 10) % 10}")
 
 
 def _where(event: Event) -> SafeText:
@@ -122,7 +134,15 @@ def _operation_words(event: Event) -> SafeText:
     head, _, phase = message.rpartition(" ")
     if phase != event.reason or phase not in _PHASES:
         return safe(message or _PHASES.get(event.reason or "", event.reason or ""))
-    return safe(f"{head.replace(' fleet', ' on the whole fleet')} {_PHASES[phase]}")
+    head = _SHED.get(head, head.replace(" fleet", " on the whole fleet"))
+    return safe(f"{head} {_PHASES[phase]}")
+
+
+#: Paused and going on read alike otherwise.
+_SHED = {
+    "shed on fleet": "SHED ON: the batch tier pauses, on the whole fleet:",
+    "shed off fleet": "shed off: the batch tier goes on, on the whole fleet:",
+}
 
 
 _PHASES = {

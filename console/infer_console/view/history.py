@@ -1,13 +1,16 @@
-"""The last half hour in a few rows."""
+"""The last half hour in a few rows, over a time axis that says what happened when."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
 from typing import NamedTuple
 
-from infer_console.state.picture import Series
+from infer_console.state.picture import Picture, Series
 from infer_console.terminal.safe_text import SafeText, safe
-from infer_console.view.format import count, milliseconds, percent, rate, seconds
+from infer_console.view.format import clock_in_lists, count, milliseconds, percent, rate, seconds
 from infer_console.view.layout import rule
-from infer_console.view.row import Line, Row, Shown
+from infer_console.view.marks import Mark, marks
+from infer_console.view.row import Line, Role, Row, Shown
 from infer_console.view.spark import fold, samples_per_cell, sparkline
 
 _LABEL_CELLS = 10
@@ -34,21 +37,57 @@ CURVES: tuple[Curve, ...] = (
 )
 
 
-def history_section(history: dict[str, Series], width: int, height: int, titled: bool = True) -> list[Row]:
-    """A title and up to ``height - 1`` curves, or curves alone on small terminals."""
-    if height <= 0:
-        return []
-    cells = max(8, width - _LABEL_CELLS - _FIGURES_CELLS - 2)
+class Axis(NamedTuple):
+    """The time that the cells of a section stand for."""
+
+    cells: int
+    per_cell: int
+    interval_s: float
+    #: Unix seconds at which the last cell began.
+    last_at: float
+
+    @property
+    def cell_s(self) -> float:
+        return self.per_cell * self.interval_s
+
+    def cell_of(self, at: float) -> int:
+        """The cell of a moment; under 0 before the first one."""
+        return self.cells - 1 + math.floor((at - self.last_at) / self.cell_s)
+
+
+def axis_of(history: dict[str, Series], cells: int, now_at: float) -> Axis:
     longest = max(history.values(), key=lambda series: len(series.values), default=Series(2.0))
     per_cell = samples_per_cell(longest, cells)
-    covered_s = len(longest.values) * longest.interval_s
+    taken = max(longest.taken, len(longest.values))
+    into_last = (taken - 1) % per_cell if taken else 0
+    return Axis(cells, per_cell, longest.interval_s, now_at - into_last * longest.interval_s)
+
+
+def history_section(
+    picture: Picture,
+    width: int,
+    height: int,
+    titled: bool = True,
+    curves: Sequence[Curve] = CURVES,
+) -> list[Row]:
+    """A title, curves, and under them the time axis with what happened; curves alone where there is no room
+    for three of them and it all."""
+    if height <= 0:
+        return []
+    history = picture.history
+    cells = max(8, width - _LABEL_CELLS - _FIGURES_CELLS - 2)
+    axis = axis_of(history, cells, picture.at)
     rows: list[Row] = []
     if titled:
-        cell_s = per_cell * longest.interval_s
-        title = safe(f"LAST {_span(min(covered_s, cells * cell_s))}, {_span(cell_s)} a cell")
-        rows.append(rule(width, title))
-    for curve in CURVES[: height - len(rows)]:
-        rows.append(_curve_row(curve, history.get(curve.key), cells, per_cell, width))
+        longest = max((len(series.values) for series in history.values()), default=0)
+        covered_s = min(longest * axis.interval_s, cells * axis.cell_s)
+        rows.append(rule(width, safe(f"LAST {_span(covered_s)}, {_span(axis.cell_s)} a cell")))
+    with_axis = height - len(rows) >= 4 and bool(history)
+    shown = curves[: height - len(rows) - (1 if with_axis else 0)]
+    for curve in shown:
+        rows.append(_curve_row(curve, history.get(curve.key), cells, axis.per_cell, width))
+    if with_axis:
+        rows.append(axis_row(axis, marks(picture), width))
     return rows
 
 
@@ -60,8 +99,67 @@ def _curve_row(curve: Curve, series: Series | None, cells: int, per_cell: int, w
     latest = series.values[-1] if series is not None and series.values else None
     line.put(_figure(curve, latest), "strong" if latest is not None else "dim")
     if known:
-        line.to(width - 11).put("max ", "dim").put(_figure(curve, max(known)), "text")
+        usual = median(known[: max(1, len(known) // 4)])
+        line.to(width - 12).put(" was ", "dim").put(_figure(curve, usual), "text")
     return line.row()
+
+
+#: Minutes between two times on the axis; the first that leaves room is taken.
+_TICKS_MIN = (1, 2, 5, 10, 30, 60)
+_TICK_CELLS = 12
+
+
+def axis_row(axis: Axis, happened: Sequence[Mark], width: int) -> Row:
+    """``02:41 ─── 02:51 ──── acme▲ ── D now``: times where nothing happened, else what did."""
+    letters: list[tuple[str, Role]] = [(" ", "dim")] * axis.cells
+    _put_times(letters, axis)
+    end = axis.cells - 4
+    for offset, letter in enumerate(" now"):
+        if end >= 0:
+            letters[end + offset] = (letter, "dim")
+    for mark in happened:
+        cell = axis.cell_of(mark.at)
+        if not 0 <= cell < axis.cells:
+            continue
+        word = f"{mark.word[:12]} " if mark.word else ""
+        start = cell - len(word)
+        free = start >= 0 and all(role == "dim" for _, role in letters[max(0, start - 1) : cell])
+        if free:
+            _blank_around(letters, start, cell)
+            for offset, letter in enumerate(word):
+                letters[start + offset] = (letter, "text")
+        letters[cell] = (mark.sign, mark.role)
+    line = Line(width).to(_LABEL_CELLS)
+    for letter, role in letters:
+        line.put(safe(letter), role)
+    return line.row()
+
+
+def _put_times(letters: list[tuple[str, Role]], axis: Axis) -> None:
+    step_s = 60 * next(
+        (each for each in _TICKS_MIN if each * 60 / axis.cell_s >= _TICK_CELLS), _TICKS_MIN[-1]
+    )
+    first_at = axis.last_at - (axis.cells - 1) * axis.cell_s
+    at = math.ceil(first_at / step_s) * step_s
+    while at <= axis.last_at:
+        cell = axis.cell_of(at)
+        text = clock_in_lists(at)[:5]
+        if cell >= 0 and cell + len(text) < axis.cells - 5:
+            for offset, letter in enumerate(text):
+                letters[cell + offset] = (letter, "dim")
+        at += step_s
+
+
+def _blank_around(letters: list[tuple[str, Role]], start: int, stop: int) -> None:
+    """Take away what is left of a time that a word covers in part."""
+    for cell in range(start, stop):
+        letters[cell] = (" ", "text")
+    for step, cell in ((-1, start - 1), (1, stop + 1)):
+        while 0 <= cell < len(letters) and letters[cell] not in ((" ", "dim"), (" ", "text")):
+            if letters[cell][1] != "dim":
+                break
+            letters[cell] = (" ", "dim")
+            cell += step
 
 
 def _span(value_s: float) -> SafeText:

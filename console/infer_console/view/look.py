@@ -3,7 +3,7 @@ here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from infer_console.terminal.link import Pace
 from infer_console.view.owners import OwnerLetters
@@ -13,7 +13,25 @@ Pane = Literal[
     "replicas", "events", "operations", "roster", "queue", "requests", "panels", "findings", "audit"
 ]
 Lens = Literal["owner", "sharing", "state"]
-FleetSort = Literal["worst", "waiting", "kv", "ttft", "id"]
+FleetSort = Literal[
+    "worst",
+    "waiting",
+    "kv",
+    "ttft",
+    "itl",
+    "oldest",
+    "qwait",
+    "running",
+    "tokens",
+    "preemptions",
+    "step",
+    "hits",
+    "ttft50",
+    "itl50",
+    "state",
+    "health",
+    "id",
+]
 RosterSort = Literal["batch", "blocks", "age", "generated", "tenant"]
 
 PANES: dict[ScreenName, tuple[Pane, ...]] = {
@@ -27,7 +45,8 @@ PANES: dict[ScreenName, tuple[Pane, ...]] = {
     "doctor": (),
 }
 LENSES: tuple[Lens, ...] = ("owner", "sharing", "state")
-FLEET_SORTS: tuple[FleetSort, ...] = ("worst", "waiting", "kv", "ttft", "id")
+#: In the order of ``s``: what an operator asks for first comes first.
+FLEET_SORTS: tuple[FleetSort, ...] = get_args(FleetSort)
 ROSTER_SORTS: tuple[RosterSort, ...] = ("batch", "blocks", "age", "generated", "tenant")
 MAX_FILTER = 64
 

@@ -1,14 +1,14 @@
 """Which items a list shows and in what order. Orders are stable: equal items keep the order of their ids."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from infer_engine.protocol import Event, Replica, RequestRow
+from infer_engine.protocol import Alarm, Event, Replica, RequestRow
 
 from infer_console.state.picture import Picture, ReplicaPicture
-from infer_console.view.alarms import worst_alarm
+from infer_console.view.alarms import worst_alarms
 from infer_console.view.filter import compiled
-from infer_console.view.look import Cursor, Look, Pane, ScreenName
+from infer_console.view.look import Cursor, FleetSort, Look, Pane, ScreenName
 
 _STATE_RANK = {
     "failed": 0,
@@ -20,6 +20,7 @@ _STATE_RANK = {
     "starting": 6,
     "ready": 7,
 }
+_HEALTHS = ("bad", "stalled", "ok", "idle")
 
 
 def _natural(text: str) -> tuple[int, str]:
@@ -47,34 +48,59 @@ def follow(
 
 
 def fleet_order(picture: Picture, look: Look) -> list[ReplicaPicture]:
+    """Of many replicas too: no alarm is looked for twice, nothing is formatted."""
     shown = [
         replica
         for replica in picture.replicas.values()
         if _matches(look, replica.status.id, replica.status.state, replica.status.health)
     ]
-    return sorted(shown, key=lambda replica: _fleet_key(picture, look, replica.status))
+    if look.fleet_sort == "worst":
+        worst = worst_alarms(picture)
+        return sorted(shown, key=lambda replica: _how_bad(replica.status, worst.get(replica.status.id)))
+    value = FLEET_VALUES.get(look.fleet_sort)
+    if value is None:
+        return sorted(shown, key=lambda replica: _natural(replica.status.id))
+    return sorted(shown, key=lambda replica: (*_rank(value(replica.status)), _natural(replica.status.id)))
 
 
-def _fleet_key(picture: Picture, look: Look, status: Replica) -> tuple[float | tuple[int, str], ...]:
-    unknown = float("-inf")
-    match look.fleet_sort:
-        case "worst":
-            alarm = worst_alarm(picture, status.id)
-            grave = 2 if alarm is None else 0 if alarm.severity == "critical" else 1
-            sick = status.health in ("bad", "stalled")
-            return (grave, 0 if sick else 1, _STATE_RANK.get(status.state, 0), _natural(status.id))
-        case "waiting":
-            return (-(unknown if status.waiting is None else status.waiting), _natural(status.id))
-        case "kv":
-            known = status.kv.used is not None and status.kv.total
-            return (
-                -((status.kv.used or 0) / (status.kv.total or 1) if known else unknown),
-                _natural(status.id),
-            )
-        case "ttft":
-            return (-(unknown if status.ttft_s.p99 is None else status.ttft_s.p99), _natural(status.id))
-        case "id":
-            return (_natural(status.id),)
+def _how_bad(status: Replica, alarm: Alarm | None) -> tuple[int, int, int, tuple[int, str]]:
+    grave = 2 if alarm is None else 0 if alarm.severity == "critical" else 1
+    sick = status.health in ("bad", "stalled")
+    return grave, 0 if sick else 1, _STATE_RANK.get(status.state, 0), _natural(status.id)
+
+
+def _rank(value: float | None) -> tuple[bool, float]:
+    """The most first, what is unknown last."""
+    return value is None, -(value or 0.0)
+
+
+def _health_rank(status: Replica) -> float | None:
+    return None if status.health is None else -_HEALTHS.index(status.health)
+
+
+def _kv_share(status: Replica) -> float | None:
+    known = status.kv.used is not None and status.kv.total
+    return (status.kv.used or 0) / (status.kv.total or 1) if known else None
+
+
+#: By sort order, what is largest in the replica that comes first.
+FLEET_VALUES: dict[FleetSort, Callable[[Replica], float | None]] = {
+    "state": lambda status: -_STATE_RANK.get(status.state, 0),
+    "health": _health_rank,
+    "step": lambda status: status.step.duration_s if status.step is not None else None,
+    "running": lambda status: status.running,
+    "waiting": lambda status: status.waiting,
+    "oldest": lambda status: status.queue_wait_s.oldest,
+    "qwait": lambda status: status.queue_wait_s.p99,
+    "kv": _kv_share,
+    "tokens": lambda status: status.tokens_per_s,
+    "ttft50": lambda status: status.ttft_s.p50,
+    "ttft": lambda status: status.ttft_s.p99,
+    "itl50": lambda status: status.itl_s.p50,
+    "itl": lambda status: status.itl_s.p99,
+    "preemptions": lambda status: status.preemptions_per_min,
+    "hits": lambda status: status.prefix_hit_ratio,
+}
 
 
 def _request_matches(look: Look, row: RequestRow) -> bool:

@@ -14,6 +14,7 @@ from infer_console.view.pool import pool_rows, step_row, why_row
 from infer_console.view.queue import queue_section
 from infer_console.view.roster import roster_section
 from infer_console.view.row import Line, Row, beside
+from infer_console.view.slo import targets
 from infer_console.view.vital import replica_vitals, vital_row
 
 
@@ -90,7 +91,7 @@ def _capped(wants: list[Want], height: int, roomy: bool, waiting: int) -> list[W
 
 def _replica_vital(picture: Picture, look: Look, width: int) -> Row:
     replica = picture.replicas[look.replica or ""]
-    return vital_row(replica_vitals(replica), width)
+    return vital_row(replica_vitals(replica, targets(picture)), width)
 
 
 def _gone(look: Look, width: int) -> list[Row]:

@@ -1,16 +1,46 @@
-"""How many replicas the demand calls for, and why, in one line."""
+"""How many replicas there are, are coming and are called for, in one line."""
 
 from infer_console.state.picture import Picture
-from infer_console.terminal.safe_text import safe
+from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
+from infer_console.view.format import age
 from infer_console.view.row import Line, Row
+
+#: Replicas that are named one by one.
+MOST_NAMES = 3
+
+
+def coming(picture: Picture) -> list[str]:
+    """Replicas on their way to be ready."""
+    return [
+        name
+        for name, replica in picture.replicas.items()
+        if replica.status.state in ("starting", "restarting")
+    ]
 
 
 def scaling_line(picture: Picture, width: int) -> Row | None:
-    """None where the server recommends nothing (yet), or just as many as there are."""
+    """``SCALE 6 ready + r7 starting   advice 9: …``. None where nothing is coming and nothing is advised.
+    What is already coming is no advice."""
     scaling = picture.fleet.scaling if picture.fleet is not None else None
-    if scaling is None or scaling.recommended == scaling.ready:
+    if scaling is None:
         return None
-    more = scaling.recommended > scaling.ready
-    line = Line(width).put(" SCALE ", "label").put(safe(f"{scaling.ready} → "), "strong")
-    line.put(safe(str(scaling.recommended)), "warn" if more else "strong")
-    return line.put("  ").put(safe(scaling.because, 300), "dim").row()
+    starting = coming(picture)
+    there = scaling.ready + len(starting)
+    if scaling.recommended == there and not starting:
+        return None
+    line = Line(width).put(" SCALE ", "label").put(safe(f"{scaling.ready} ready"), "strong")
+    if starting:
+        line.put(" + ", "dim").put(_names(starting), "accent").put(" starting", "dim")
+        if scaling.boot_s is not None and scaling.boot_measured:
+            line.put(safe(f", {age(scaling.boot_s)} each"), "dim")
+    if scaling.recommended == there:
+        return line.put("   as many as are called for", "dim").row()
+    more = scaling.recommended > there
+    line.put("   advice ", "label").put(safe(str(scaling.recommended)), "warn" if more else "strong")
+    return line.put(": ", "dim").put(safe(scaling.because, 300), "dim").row()
+
+
+def _names(starting: list[str]) -> SafeText:
+    if len(starting) > MOST_NAMES:
+        return safe(str(len(starting)))
+    return safe(" ".join(safe_identifier(name) for name in starting))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, LiteralString, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from infer_console.terminal.safe_text import fit_text, safe
 from infer_console.view.row import Line, Role, Row, Shown, Tone
@@ -19,7 +19,7 @@ class Cell(NamedTuple):
 class Column(Generic[Item]):
     """``need`` 0 is always there; the higher it is, the sooner the column goes where room is short."""
 
-    head: LiteralString
+    head: Shown
     width: int
     show: Callable[[Item], Cell]
     need: int = 0
@@ -30,6 +30,8 @@ class Column(Generic[Item]):
     draw: Callable[[Item, int], Row] | None = None
     #: Draws the head likewise.
     draw_head: Callable[[int], Row] | None = None
+    #: The sort order that this column is about.
+    key: str = ""
 
 
 class Fitted(NamedTuple, Generic[Item]):
@@ -58,17 +60,21 @@ def fit_columns(columns: Sequence[Column[Item]], width: int) -> list[Fitted[Item
     return fitted
 
 
-def head_row(fitted: Sequence[Fitted[Item]], width: int, lead: int) -> Row:
-    """The heads, ``lead`` cells in."""
+def head_row(fitted: Sequence[Fitted[Item]], width: int, lead: int, sorted_by: str = "") -> Row:
+    """The heads, ``lead`` cells in. ``▾`` stands beside the head of the column that the table is sorted
+    by."""
     line = Line(width).to(lead)
     for column, cells in fitted:
         start = line.used
+        role: Role = "accent" if column.key and column.key == sorted_by else "label"
         if column.draw_head is not None:
             line.put_spans(column.draw_head(cells))
         elif column.left:
-            line.put(column.head, "label")
+            line.put(column.head, role)
         else:
-            line.to(start + max(0, cells - len(column.head))).put(column.head, "label")
+            line.to(start + max(0, cells - len(column.head))).put(column.head, role)
+        if role == "accent" and line.used <= start + cells:
+            line.put("▾", "accent")
         line.to(start + cells + 1)
     return line.row()
 

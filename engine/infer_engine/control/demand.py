@@ -94,9 +94,7 @@ def check_demand(command: Inject) -> None:
         raise misfit("trace", "the profile trace needs a trace, and the others take none.")
     if command.trace is not None:
         if command.rate_per_s is not None or command.concurrency is not None:
-            raise misfit(
-                "trace", "a trace says when its requests arrive: no rate, no concurrency."
-            )
+            raise misfit("trace", "a trace says when its requests arrive: no rate, no concurrency.")
         _check_trace(command.trace, command.duration_s)
 
 

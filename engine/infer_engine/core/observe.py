@@ -68,9 +68,9 @@ def _waiting_row(scheduler: Scheduler, request: Request) -> CoreRow:
         waiting_reason=reason,
         behind=behind,
         needs_blocks=scheduler.admission.needs(request),
-        admissible_blocks=scheduler.admission.admissible(
-            scheduler.limits, request.lane, len(scheduler.running)
-        ),
+        admissible_blocks=0
+        if scheduler.shed and request.lane == "batch"
+        else scheduler.admission.admissible(scheduler.limits, request.lane, len(scheduler.running)),
     )
 
 

@@ -26,6 +26,7 @@ from infer_engine.protocol import (
     RequestState,
     ScalingStatus,
     Simulation,
+    Slo,
     Status,
     StepMakeup,
     Totals,
@@ -244,6 +245,7 @@ class Views:
             scaling=self.scaling(),
             context_length=info.context_length if info else None,
             specs_trouble=self.specs.trouble if self.specs is not None else None,
+            slo=_slo(self.settings),
             **self._versions(FLEET),
         )
 
@@ -284,6 +286,12 @@ def served_model(settings: ServerSettings) -> str:
     """The name that clients and operators call: of what is simulated, where anything is."""
     deployment = settings.deployment
     return model_name(settings.replica.model) if deployment is None else deployment.model.name
+
+
+def _slo(settings: ServerSettings) -> Slo | None:
+    if settings.slo_ttft_s is None and settings.slo_itl_s is None:
+        return None
+    return Slo(ttft_p99_s=settings.slo_ttft_s, itl_p99_s=settings.slo_itl_s)
 
 
 def model_name(model: str) -> str:

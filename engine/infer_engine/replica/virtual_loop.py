@@ -57,7 +57,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jumping.now_s
 
     def run_in_executor(
-        self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+        self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
         """At once: there is no other thread that could do it meanwhile."""
         done: asyncio.Future[T] = self.create_future()

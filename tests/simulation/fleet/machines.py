@@ -43,7 +43,9 @@ class Machine(InprocReplica):
 class Machines(InprocReplicas):
     """``load_s`` and whether loading fails are drawn for each life."""
 
-    def __init__(self, clock: Clock, make_runner: MakeRunner, random: Random, *, fails_to_load: float) -> None:
+    def __init__(
+        self, clock: Clock, make_runner: MakeRunner, random: Random, *, fails_to_load: float
+    ) -> None:
         super().__init__(clock, make_runner)
         self._random = random
         self._fails_to_load = fails_to_load

@@ -81,7 +81,9 @@ class Operator:
         """Target, spec and body; None where there is nothing to do it to."""
         draw = self.random
         fleet = self.server.fleet
-        replica = draw.choice([*fleet.replica_ids(), "r9"] if draw.random() < 0.05 else fleet.replica_ids() or ["r0"])
+        replica = draw.choice(
+            [*fleet.replica_ids(), "r9"] if draw.random() < 0.05 else fleet.replica_ids() or ["r0"]
+        )
         spec = f"replica:{replica}"
         if verb in ("cancel", "preempt"):
             live = [row.id for row in fleet.rows()]
@@ -126,7 +128,11 @@ class Operator:
         if verb == "shed":
             return {"on": draw.random() < 0.5}
         force = {"force": True} if draw.random() < 0.1 else {}
-        return {"replicas": draw.choice([1, 2, 2, 3, 3, 4]), "deadline_s": draw.choice([1.0, 5.0, 20.0]), **force}
+        return {
+            "replicas": draw.choice([1, 2, 2, 3, 3, 4]),
+            "deadline_s": draw.choice([1.0, 5.0, 20.0]),
+            **force,
+        }
 
     def _values(self, verb: str) -> dict[str, Any]:
         draw = self.random

@@ -82,7 +82,9 @@ class Scenario:
 
     async def _start(self) -> Server:
         clock = LoopClock(asyncio.get_running_loop())
-        machines = Machines(clock, self._make_runner(), self.random, fails_to_load=self.random.choice([0, 0, 0.2]))
+        machines = Machines(
+            clock, self._make_runner(), self.random, fails_to_load=self.random.choice([0, 0, 0.2])
+        )
         # Another seed for each server: none gives out a request's id that another did.
         settings = structs.replace(self.settings, seed=self.settings.seed + self.tally.restarts * 1_000_003)
         server = Server(settings, machines, self.disk, self.random)

@@ -15,8 +15,12 @@ from msgspec import structs
 class Reverts:
     """What timed changes may put back, by target and (of replicas) by limit."""
 
-    limits: dict[tuple[str, str], set[int | None]] = field(default_factory=dict[tuple[str, str], set[int | None]])
-    tenants: dict[str, list[TenantLimits | None]] = field(default_factory=dict[str, list[TenantLimits | None]])
+    limits: dict[tuple[str, str], set[int | None]] = field(
+        default_factory=dict[tuple[str, str], set[int | None]]
+    )
+    tenants: dict[str, list[TenantLimits | None]] = field(
+        default_factory=dict[str, list[TenantLimits | None]]
+    )
 
     def explain(self, target: str, before: Spec | None, after: Spec | None) -> bool:
         """Whether that is somebody's change being taken back."""

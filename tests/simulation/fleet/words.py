@@ -26,7 +26,9 @@ def answer(prompt: Sequence[int], tokens: int) -> list[int]:
 class WordRunner:
     """``advance`` is called with the seconds of each step."""
 
-    def __init__(self, info: RunnerInfo, advance: Callable[[float], None], step_s: Callable[[], float]) -> None:
+    def __init__(
+        self, info: RunnerInfo, advance: Callable[[float], None], step_s: Callable[[], float]
+    ) -> None:
         self.info = info
         self._advance = advance
         self._step_s = step_s
