@@ -16,7 +16,11 @@ def main() -> int:
     # The table of routes is built around a server's parts; to be described, none of them does anything.
     context: Any = SimpleNamespace(
         fleet=SimpleNamespace(
-            is_simulated=False, replica_ids=list, epoch="", specs=SimpleNamespace(saved=None)
+            is_simulated=False,
+            replica_ids=list,
+            epoch="",
+            specs=SimpleNamespace(saved=None),
+            feed=SimpleNamespace(wall=None),
         ),
         operations=None,
         audit=None,

@@ -21,7 +21,7 @@ from infer_console.sources.engine import EngineSource, EngineStatus, describe
 from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
 from infer_console.sources.interest import DEFAULT_HZ, Interest
 from infer_console.state.fold import ConsoleState
-from infer_console.state.picture import Picture
+from infer_console.state.picture import Environment, Picture
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,12 @@ class Collector:
         self.target = target
         self.read_only = read_only or target.read_only
         self._engine = engine
-        self._state = ConsoleState(target.url, read_only=self.read_only, embedded=engine is not None)
+        self._state = ConsoleState(
+            target.url,
+            read_only=self.read_only,
+            embedded=engine is not None,
+            environment=Environment(target.name, target.colour, target.production),
+        )
         if engine is not None:
             self._state.link.starting("starting the engine")
         self._alarms = AlarmMemory()

@@ -428,6 +428,15 @@ class Slo(Struct, frozen=True, kw_only=True):
     itl_p99_s: float | None = None
 
 
+class Attached(Struct, frozen=True, kw_only=True):
+    """Somebody who watches. ``who`` is whom the server knows and, in parentheses, who that one claims to
+    be: untrusted text."""
+
+    who: str
+    role: Role
+    since_at: float
+
+
 class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     model: str
@@ -452,6 +461,9 @@ class Fleet(Struct, frozen=True, kw_only=True):
     recorder: RecorderStatus | None = None
     #: None where nothing was promised.
     slo: Slo | None = None
+    #: Who watches now, the first who came first; at most 16 of them, ``attached_more`` are not named.
+    attached: list[Attached] = []
+    attached_more: int = 0
 
 
 class Totals(Struct, frozen=True, kw_only=True):

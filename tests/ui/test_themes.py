@@ -1,5 +1,6 @@
 """Theme files: complete, understood, and told apart without colour."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,18 +10,23 @@ from infer_console.ui.themes import (
     fitting_theme,
     load_theme,
     load_themes,
+    load_user_themes,
+    reloaded,
     themes_directory,
 )
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import Look, Size
 from infer_console.view.row import ROLES, TONES, plain
+from rich.color import Color
+from rich.style import Style
 from support import pictures
+from support.pilot import drive
 
 
 def test_all_themes_load_and_are_complete() -> None:
     themes = load_themes()
     assert next(iter(themes)) == DEFAULT
-    assert set(themes) == {"dark", "light", "colorblind", "ansi", "mono"}
+    assert set(themes) == {"dark", "light", "contrast", "colorblind", "ansi", "mono"}
     for theme in themes.values():
         for role in ROLES:
             for tone in TONES:
@@ -62,12 +68,107 @@ def test_a_theme_that_fits_the_terminal(color_system: str | None, no_color: bool
 def test_a_broken_theme_is_named(tmp_path: Path) -> None:
     good = (themes_directory() / "dark.toml").read_text(encoding="utf-8")
     missing = tmp_path / "missing.toml"
-    missing.write_text(good.replace('crit = "bold #ff6b63"\n', ""), encoding="utf-8")
+    missing.write_text(good.replace('crit = "bold #ff7971"\n', ""), encoding="utf-8")
     with pytest.raises(ThemeError, match=r"missing.toml: \[roles\] has no crit"):
         load_theme(missing)
     wrong = tmp_path / "wrong.toml"
-    wrong.write_text(good.replace('crit = "bold #ff6b63"', 'crit = "loud"'), encoding="utf-8")
+    wrong.write_text(good.replace('crit = "bold #ff7971"', 'crit = "loud"'), encoding="utf-8")
     with pytest.raises(ThemeError, match="crit = 'loud' is no style"):
         load_theme(wrong)
     with pytest.raises(ThemeError, match=r"none.toml"):
         load_theme(tmp_path / "none.toml")
+
+
+#: Told by their shape; they need to be seen, not read. Rules and free cells are meant to stand back.
+GLYPHS = {"used": 3.0, "cached": 3.0, "spark": 3.0, "pending": 3.0, "rule": 1.5, "free": 1.5}
+
+
+def luminance(color: Color) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+
+    def linear(value: int) -> float:
+        share = value / 255
+        return share / 12.92 if share <= 0.03928 else ((share + 0.055) / 1.055) ** 2.4
+
+    red, green, blue = color.get_truecolor()
+    return 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
+
+
+def contrast(style: Style) -> float:
+    assert style.color is not None
+    assert style.bgcolor is not None
+    dark, light = sorted((luminance(style.color), luminance(style.bgcolor)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("dark", 4.5), ("light", 4.5), ("colorblind", 4.5), ("contrast", 7.0)]
+)
+def test_text_can_be_read_on_every_ground(name: str, least: float) -> None:
+    theme = load_themes()[name]
+    low = {
+        (role, tone): round(ratio, 2)
+        for role in ROLES
+        for tone in TONES
+        if role not in GLYPHS and (ratio := contrast(theme.style(role, tone))) < least
+    }
+    assert not low
+    for role, seen in GLYPHS.items():
+        for tone in ("plain", "cursor", "dialog"):
+            assert contrast(theme.style(role, tone)) >= seen, (role, tone)  # type: ignore[arg-type]
+
+
+def test_a_users_theme_takes_the_place_of_ours_and_a_broken_one_is_named(tmp_path: Path) -> None:
+    text = (themes_directory() / "dark.toml").read_text()
+    (tmp_path / "dark.toml").write_text(text.replace("on #0f1419", "on #000001"))
+    (tmp_path / "night.toml").write_text(text)
+    (tmp_path / "broken.toml").write_text("[tones]\n")
+    themes, troubles = load_user_themes(tmp_path)
+    assert set(themes) == {"dark", "night"}
+    ground = themes["dark"].style("text", "plain").bgcolor
+    assert ground is not None
+    assert ground.get_truecolor() == (0, 0, 1)
+    assert len(troubles) == 1
+    assert "broken.toml" in troubles[0]
+
+
+def test_no_directory_of_themes_is_no_trouble(tmp_path: Path) -> None:
+    assert load_user_themes(tmp_path / "none") == ({}, [])
+
+
+def test_a_theme_that_was_written_again_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    text = (themes_directory() / "dark.toml").read_text()
+    file.write_text(text)
+    theme = load_theme(file)
+    assert reloaded(theme) is None
+    file.write_text(text.replace("on #0f1419", "on #000001"))
+    os.utime(file, ns=(1, 1))
+    again = reloaded(theme)
+    assert again is not None
+    assert again.style("text", "plain") != theme.style("text", "plain")
+    assert reloaded(again) is None
+    file.write_text("no theme")
+    os.utime(file, ns=(1, 2))
+    with pytest.raises(ThemeError, match=r"own.toml"):
+        reloaded(again)
+    file.unlink()
+    assert reloaded(again) is None
+
+
+async def test_a_theme_is_followed_while_the_console_runs(tmp_path: Path) -> None:
+    async with drive(pictures.quiet()) as driven:
+        file = tmp_path / "own.toml"
+        text = (themes_directory() / "dark.toml").read_text()
+        file.write_text(text)
+        driven.app._themes[driven.app._theme_name] = load_theme(file)
+        file.write_text(text.replace("on #0f1419", "on #000001"))
+        os.utime(file, ns=(1, 7))
+        driven.app._heartbeat()
+        ground = driven.app.theme_now.style("text", "plain").bgcolor
+        assert ground is not None
+        assert ground.get_truecolor() == (0, 0, 1)
+        file.write_text("not a theme")
+        os.utime(file, ns=(1, 8))
+        driven.app._heartbeat()
+        await driven.wait_for("theme own.toml")

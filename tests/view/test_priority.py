@@ -1,9 +1,9 @@
 """Rows in the order in which a narrow link gets them."""
 
+from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import Look, Size
 from infer_console.view.priority import ALARM, FIRST, FOCUSED, row_ranks
 from infer_console.view.row import plain
-from infer_console.view.fleet_screen import fleet_screen
 from support import pictures
 
 

@@ -172,6 +172,7 @@ class EngineClient:
         params = {"hz": f"{hz:g}", "detail": ""}
         if replicas and detail:
             params |= {"replicas": ",".join(replicas), "detail": ",".join(detail), "others": "status"}
+        params["actor"] = actor()
         if since is not None:
             params["since"] = since
         async with self._stream(f"{PREFIX}/watch", params) as stream:

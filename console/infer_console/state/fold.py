@@ -28,7 +28,7 @@ from infer_engine.protocol import (
 
 from infer_console.state.feed import EventFeed, OperationFeed
 from infer_console.state.link import LinkFold
-from infer_console.state.picture import Picture, ReplicaPicture
+from infer_console.state.picture import Environment, Picture, ReplicaPicture
 from infer_console.state.replica import ReplicaFold
 from infer_console.state.series import INTERVAL_S, SAMPLES, SeriesSet, sample_replica, sample_totals
 from infer_console.state.streams import MAX_STREAMS, StreamTail
@@ -47,11 +47,20 @@ class World:
 class ConsoleState:
     """Times named ``now_s`` are the console's monotonic clock, ``now_at`` is Unix seconds."""
 
-    def __init__(self, url: str, *, read_only: bool = False, embedded: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        read_only: bool = False,
+        embedded: bool = False,
+        environment: Environment | None = None,
+    ) -> None:
         self.link = LinkFold(url)
         self._read_only = read_only
         self._embedded = embedded
+        self._environment = environment or Environment()
         self._role: Role | None = None
+        self._subject: str | None = None
         self._server_version: str | None = None
         self._capabilities: frozenset[str] = frozenset()
         self._epoch: str | None = None
@@ -71,7 +80,7 @@ class ConsoleState:
 
     def hello(self, hello: Hello) -> None:
         self._server_version = hello.server_version
-        self._role = hello.role
+        self._role, self._subject = hello.role, hello.subject
         self._capabilities = frozenset(hello.capabilities)
         if self._world.fleet is None:
             self._world.fleet = hello.fleet
@@ -220,7 +229,9 @@ class ConsoleState:
             at=now_at,
             link=self.link.picture(now_s),
             read_only=self._read_only or self._role in ("viewer", "content"),
+            environment=self._environment,
             role=self._role,
+            subject=self._subject,
             embedded=self._embedded,
             server_version=self._server_version,
             capabilities=self._capabilities,

@@ -91,12 +91,25 @@ class StreamPicture:
 
 
 @dataclass(frozen=True, slots=True)
+class Environment:
+    """What the contexts file says of the server that is watched."""
+
+    name: str | None = None
+    #: A name of the terminal's colours, or ``#rrggbb``; None for the theme's.
+    colour: str | None = None
+    production: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
     at: float
     link: Link
+    environment: Environment = Environment()
     read_only: bool = False
     #: What the server lets this console do; None where it does not say.
     role: Role | None = None
+    #: Whom the server takes this console for; None where it does not say.
+    subject: str | None = None
     embedded: bool = False
     server_version: str | None = None
     capabilities: frozenset[str] = frozenset()

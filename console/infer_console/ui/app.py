@@ -42,7 +42,16 @@ from infer_console.ui.screens.replica import ReplicaScreen
 from infer_console.ui.screens.requests import RequestsScreen
 from infer_console.ui.screens.streams import StreamsScreen
 from infer_console.ui.screens.traffic import TrafficScreen
-from infer_console.ui.themes import Theme, fitting_theme, load_themes
+from infer_console.ui.themes import (
+    Theme,
+    ThemeError,
+    at_present,
+    fitting_theme,
+    load_themes,
+    load_user_themes,
+    reloaded,
+    user_themes_directory,
+)
 from infer_console.view.alarms import ordered_alarms
 from infer_console.view.dialog import question_rows
 from infer_console.view.look import Look, ScreenName
@@ -110,7 +119,8 @@ class ConsoleApp(App[int]):
         self.pacer = Pacer(self, self.painter)
         self._guard = guard
         self._signals = EndingSignals()
-        self._themes = load_themes()
+        own, self._theme_troubles = load_user_themes(user_themes_directory())
+        self._themes = load_themes() | own
         no_color = "NO_COLOR" in os.environ
         self._theme_name = theme or fitting_theme(self.console.color_system, no_color)
         self._frozen: Picture | None = None
@@ -188,7 +198,9 @@ class ConsoleApp(App[int]):
         self._signals.install(self._signalled)
         self.push_screen("fleet")
         self.collector.on_picture(self._wake)
-        self.set_interval(HEARTBEAT_S, self.pacer.beat)
+        self.set_interval(HEARTBEAT_S, self._heartbeat)
+        for trouble in self._theme_troubles[:1]:
+            self.say(f"theme {trouble}")
 
     def on_unmount(self) -> None:
         self.collector.on_picture(None)
@@ -345,6 +357,23 @@ class ConsoleApp(App[int]):
         if isinstance(screen, PaintedScreen):
             screen.canvas.use_theme(self.theme_now)
         self.say(f"theme: {self._theme_name}")
+
+    def _heartbeat(self) -> None:
+        self._follow_theme()
+        self.pacer.beat()
+
+    def _follow_theme(self) -> None:
+        """Somebody who edits the theme's file sees at once what it does."""
+        theme = self.theme_now
+        try:
+            written = reloaded(theme)
+        except ThemeError as error:
+            self.say(f"theme {error}")
+            written = at_present(theme)  # said once: it is looked at again when it is written again
+        if written is not None:
+            self._themes[self._theme_name] = written
+            if isinstance(self.screen, PaintedScreen):
+                self.screen.canvas.use_theme(written)
 
     def say(self, text: str) -> None:
         """A short notice in place of the key bar."""

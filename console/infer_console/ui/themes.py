@@ -1,10 +1,11 @@
 """Themes: a TOML file each, giving every role and every ground a Rich style."""
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
+import platformdirs
 from rich.errors import StyleSyntaxError
 from rich.style import Style
 
@@ -13,6 +14,7 @@ from infer_console.view.row import ROLES, TONES, Role, Tone
 DEFAULT = "dark"
 #: Where the terminal has 16 colours, or none at all.
 SIXTEEN_COLORS, NO_COLORS = "ansi", "mono"
+MOST_USER_THEMES = 64
 
 
 class ThemeError(ValueError):
@@ -23,6 +25,9 @@ class ThemeError(ValueError):
 class Theme:
     name: str
     styles: dict[tuple[Role, Tone], Style]
+    path: Path = Path()
+    #: Of its file, in nanoseconds, when it was read.
+    written_ns: int = 0
 
     def style(self, role: Role, tone: Tone) -> Style:
         return self.styles[role, tone]
@@ -37,6 +42,7 @@ def themes_directory() -> Path:
 def load_theme(path: Path) -> Theme:
     """Raise ThemeError for a file in which a role, a tone or a style is missing or not understood."""
     try:
+        written_ns = path.stat().st_mtime_ns
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ThemeError(f"{path.name}: {error}") from error
@@ -46,7 +52,7 @@ def load_theme(path: Path) -> Theme:
     styles: dict[tuple[Role, Tone], Style] = {
         (role, tone): tones[tone] + roles[role] for role in ROLES for tone in TONES
     }
-    return Theme(path.stem, styles)
+    return Theme(path.stem, styles, path, written_ns)
 
 
 def _style(path: Path, document: dict[str, object], table: str, name: str) -> Style:
@@ -60,10 +66,41 @@ def _style(path: Path, document: dict[str, object], table: str, name: str) -> St
         raise ThemeError(f"{path.name}: [{table}] {name} = {text!r} is no style: {error}") from error
 
 
+def user_themes_directory() -> Path:
+    return Path(platformdirs.user_config_dir("infer-console")) / "themes"
+
+
 def load_themes() -> dict[str, Theme]:
-    """All themes by name, the default first."""
+    """The themes that come with the console by name, the default first."""
     paths = sorted(themes_directory().glob("*.toml"), key=lambda path: (path.stem != DEFAULT, path.stem))
     return {path.stem: load_theme(path) for path in paths}
+
+
+def load_user_themes(directory: Path) -> tuple[dict[str, Theme], list[str]]:
+    """A user's own themes by name, and what is wrong with those that cannot be used. One that has the name of
+    another takes its place."""
+    themes: dict[str, Theme] = {}
+    troubles: list[str] = []
+    for path in sorted(directory.glob("*.toml"))[:MOST_USER_THEMES]:
+        try:
+            themes[path.stem] = load_theme(path)
+        except ThemeError as error:
+            troubles.append(str(error))
+    return themes, troubles
+
+
+def reloaded(theme: Theme) -> Theme | None:
+    """The theme anew where its file was written since; None where it was not, or is not there. Raise
+    ThemeError for one that is not understood now."""
+    return load_theme(theme.path) if at_present(theme) not in (None, theme) else None
+
+
+def at_present(theme: Theme) -> Theme | None:
+    """The same theme, as if read from the file as it is now; None where that is gone."""
+    try:
+        return replace(theme, written_ns=theme.path.stat().st_mtime_ns)
+    except OSError:
+        return None
 
 
 def fitting_theme(color_system: str | None, no_color: bool) -> str:

@@ -4,7 +4,8 @@ from infer_console.state.picture import Link, Picture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.format import age, clock
 from infer_console.view.look import Look
-from infer_console.view.row import Line, Role, Row, Shown
+from infer_console.view.people import also, me
+from infer_console.view.row import Line, Role, Row, Shown, Tone
 from infer_console.view.simulated import simulated_mark
 
 #: A live link says something every 2 s; a view older than this may not be acted on.
@@ -54,8 +55,11 @@ def actions_off(picture: Picture, look: Look, now: float) -> Shown:
 
 def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText | None = None) -> Row:
     """``where`` is the replica or screen after the fleet's name."""
-    line = Line(width, "bar").put(" ")
+    tone = bar_tone(picture)
+    line = Line(width, tone).put(" ")
     fleet = picture.fleet
+    for text, role in _environment(picture):
+        line.put(text, role).put(" ")
     line.put(safe(fleet.name, 32) if fleet else safe(picture.link.url or "infer-console", 48), "strong")
     if where is not None:
         line.put(" › ", "dim").put(where, "strong")
@@ -80,6 +84,20 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     for index, (text, role) in enumerate(right):
         line.put("  " if index else "").put(text, role)
     return line.row()
+
+
+def bar_tone(picture: Picture) -> Tone:
+    """The ground of the first and the last line: production is not to be mistaken for anything else."""
+    return "production" if picture.environment.production else "bar"
+
+
+def _environment(picture: Picture) -> list[tuple[SafeText, Role]]:
+    """What the operator calls this server; PROD in words too, for terminals without colours."""
+    named = picture.environment
+    shown: list[tuple[SafeText, Role]] = [(safe(" PROD "), "crit")] if named.production else []
+    if named.name is not None:
+        shown.append((safe(named.name, 24), "accent"))
+    return shown
 
 
 def _pace(look: Look, width: int) -> SafeText:
@@ -107,6 +125,12 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
         facts.append((safe(fleet.model, 40), "text"))
         if picture.totals is not None:
             facts.append((safe(f"{picture.totals.ready}/{picture.totals.replicas} ready"), "dim"))
+        you = me(picture)
+        if you is not None and not picture.read_only:
+            facts.append((you, "dim"))
+        company = also(picture)
+        if company is not None:
+            facts.append(company)
         if fleet.spec is not None and fleet.spec.shed:
             facts.insert(0, (safe("BATCH SHED"), "warn"))
     if picture.embedded:

@@ -2,7 +2,7 @@
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
-from infer_console.view.banner import actions_off
+from infer_console.view.banner import actions_off, bar_tone
 from infer_console.view.keys import key_bar
 from infer_console.view.layout import fill
 from infer_console.view.look import Look, ScreenName
@@ -24,7 +24,7 @@ def bottom_row(
     if notice is not None:
         return Line(width, "bar").put(" ").put(notice, "warn").row()
     why_not = actions_off(picture, look, now)
-    return key_bar(screen, width, why_not)
+    return key_bar(screen, width, why_not, bar_tone(picture))
 
 
 def start_rows(picture: Picture, width: int, height: int) -> list[Row]:

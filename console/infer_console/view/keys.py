@@ -4,7 +4,7 @@ capitals act."""
 from typing import Literal, LiteralString, NamedTuple
 
 from infer_console.view.look import ScreenName
-from infer_console.view.row import Line, Row, Shown
+from infer_console.view.row import Line, Row, Shown, Tone
 
 ALL: tuple[ScreenName, ...] = (
     "fleet",
@@ -164,13 +164,13 @@ def keys_of(screen: ScreenName) -> list[Key]:
     return [key for key in KEYS if screen in key.screens]
 
 
-def key_bar(screen: ScreenName, width: int, why_not: Shown = "") -> Row:
+def key_bar(screen: ScreenName, width: int, why_not: Shown = "", tone: Tone = "bar") -> Row:
     """The keys that fit: first those that look, then those that act, or why they do not."""
     kept = [key for key in keys_of(screen) if key.bar and not (why_not and key.kind == "act")]
     while kept and _cells(kept) + len(why_not) > width:
         kept.remove(min(reversed(kept), key=lambda key: key.bar))
     last = [key for key in kept if key.action in ("help", "quit")]
-    line = Line(width, "bar").put(" ")
+    line = Line(width, tone).put(" ")
     for key in kept:
         if key.kind == "look" and key not in last:
             line.put(key.shown, "key").put(" ").put(key.label, "dim").put("  ")

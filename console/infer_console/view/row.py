@@ -55,7 +55,8 @@ Role = Literal[
     "owner11",
 ]
 #: The ground a span stands on.
-Tone = Literal["plain", "bar", "cursor", "dialog", "field"]
+#: ``production`` is the bar of a server that is marked so.
+Tone = Literal["plain", "bar", "production", "cursor", "dialog", "field"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
 TONES: tuple[Tone, ...] = get_args(Tone)

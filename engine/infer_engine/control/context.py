@@ -13,6 +13,7 @@ from infer_engine.control.history import HistoryKeeper
 from infer_engine.control.idempotency import Idempotency
 from infer_engine.control.leases import Leases
 from infer_engine.control.operations import Operations
+from infer_engine.control.presence import Presence
 from infer_engine.control.recorder import Recorder
 from infer_engine.control.traffic import Injector
 from infer_engine.control.versions import Versions
@@ -57,6 +58,7 @@ class Context:
     gateway_status: Callable[[], GatewayStatus]
     server_version: str
     audit: Audit
+    presence: Presence = field(default_factory=Presence)
     capabilities: list[str] = field(default_factory=lambda: list(CAPABILITIES))
     #: Numbers the messages of all streams.
     sequence: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -81,5 +83,7 @@ class Context:
             gateway=self.gateway_status(),
             traffic=self.injector.status(),
             recorder=self.recorder.status() if self.recorder is not None else None,
+            attached=self.presence.named(),
+            attached_more=self.presence.more(),
         )
         return structs.replace(status, fleet=fleet)

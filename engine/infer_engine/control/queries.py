@@ -31,6 +31,7 @@ WATCH = (
     Query(name="hz", says="how often, from 0.1 to 20", schema={"type": "number"}),
     _text("others", "what of replicas that are not named: status"),
     _text("since", "the id of the last message that was received, to go on after it"),
+    _text("actor", "who watches, as others are shown it beside whom the server knows"),
 )
 HISTORY = (
     Query(name="seconds", says="how far back, at most an hour", schema={"type": "number"}),

@@ -210,10 +210,25 @@ class Reads:
         found = self._sessions.find(since, query) if since is not None else None
         if found is not None:
             session, seq = found
-            return self._stream(lambda: session.resume(seq), lambda: self._sessions.ended(session))
+            return self._attached(request, session, lambda: session.resume(seq))
         self._check_streams()
         fresh = self._sessions.new(query)
-        return self._stream(fresh.messages, lambda: self._sessions.ended(fresh))
+        return self._attached(request, fresh, fresh.messages)
+
+    def _attached(
+        self, request: Request, session: WatchSession, messages: Callable[[], AsyncGenerator[bytes]]
+    ) -> EventStream:
+        """The stream of somebody who is seen to be there for as long as it is open."""
+        self._check_streams()
+        presence = self._context.presence
+        claimed = request.query_params.get("actor", "")
+        number = presence.enter(principal_of(request.scope), claimed, time.time())
+
+        def closed() -> None:
+            presence.leave(number)
+            self._sessions.ended(session)
+
+        return self._stream(messages, closed)
 
     def _session(self, query: Query, left: Callable[[WatchSession], None]) -> WatchSession:
         return WatchSession(self._context, query, clock=time.monotonic, wall=time.time, left=left)

@@ -1,0 +1,52 @@
+"""Whose console this is, and who else is attached."""
+
+import re
+
+from infer_engine.protocol import Attached
+
+from infer_console.state.picture import Picture
+from infer_console.terminal.safe_text import SafeText, safe
+from infer_console.view.row import Role
+
+#: Named so many; the rest is counted.
+MOST_NAMES = 3
+_CLAIMED = re.compile(r"(.*) \((.*)\)", re.DOTALL)
+
+
+def me(picture: Picture) -> SafeText | None:
+    """``you: operator``; None where the server does not say what this console may do."""
+    return None if picture.role is None else safe(f"you: {picture.role}", 24)
+
+
+def others(picture: Picture) -> list[Attached]:
+    """Everybody but this console, which the server counts too."""
+    attached = list(picture.fleet.attached) if picture.fleet is not None else []
+    mine = next((each for each in attached if _subject(each) == picture.subject), None)
+    return [each for each in attached if each is not mine]
+
+
+def also(picture: Picture) -> tuple[SafeText, Role] | None:
+    """``also: kim rw, raj ro``; None where nobody else is there."""
+    found = others(picture)
+    if not found or picture.subject is None:
+        return None
+    names = [f"{_name(each)} {'rw' if each.role in ('operator', 'admin') else 'ro'}" for each in found]
+    counted: dict[str, int] = {}
+    for name in names:
+        counted[name] = counted.get(name, 0) + 1
+    shown = [f"{name}×{number}" if number > 1 else name for name, number in counted.items()]
+    rest = len(shown) - MOST_NAMES + (picture.fleet.attached_more if picture.fleet is not None else 0)
+    words = ", ".join(shown[:MOST_NAMES]) + (f" +{rest}" if rest > 0 else "")
+    return safe(f"also: {words}", 80), "text"
+
+
+def _subject(each: Attached) -> str:
+    found = _CLAIMED.fullmatch(each.who)
+    return found[1] if found is not None else each.who
+
+
+def _name(each: Attached) -> str:
+    """What somebody claims to be is what people know them by; whom the server knows where they claim
+    nothing."""
+    found = _CLAIMED.fullmatch(each.who)
+    return (found[2] if found is not None else each.who)[:16]

@@ -1,0 +1,54 @@
+"""Who else is attached, and what environment this is."""
+
+import dataclasses
+
+from infer_console.state.picture import Environment, Picture
+from infer_console.view.banner import banner
+from infer_console.view.fleet_screen import fleet_screen
+from infer_console.view.look import Look, Size
+from infer_console.view.people import also, others
+from infer_console.view.row import plain
+from infer_engine.protocol import Attached
+from msgspec.structs import replace
+from support import pictures
+
+
+def watched(*people: tuple[str, str], subject: str | None = "uid:0", more: int = 0) -> Picture:
+    picture = pictures.incident()
+    assert picture.fleet is not None
+    attached = [Attached(who=who, role=role, since_at=0.0) for who, role in people]  # type: ignore[arg-type]
+    fleet = replace(picture.fleet, attached=attached, attached_more=more)
+    return dataclasses.replace(picture, fleet=fleet, subject=subject, role="operator")
+
+
+def test_this_console_is_not_among_the_others() -> None:
+    picture = watched(("uid:0 (kim)", "operator"), ("uid:0 (kim)", "operator"), ("raj", "viewer"))
+    assert [each.who for each in others(picture)] == ["uid:0 (kim)", "raj"]
+    said = also(picture)
+    assert said is not None
+    assert said[0] == "also: kim rw, raj ro"
+
+
+def test_alone_says_nothing_and_a_crowd_is_counted() -> None:
+    assert also(watched(("uid:0 (kim)", "operator"))) is None
+    crowd = [(f"u{number}", "viewer") for number in range(6)]
+    said = also(watched(("uid:0", "operator"), *crowd, more=2))
+    assert said is not None
+    assert said[0] == "also: u0 ro, u1 ro, u2 ro +5"
+
+
+def test_the_banner_tells_who_is_here() -> None:
+    picture = watched(("uid:0 (kim)", "operator"), ("raj", "viewer"))
+    text = plain(banner(picture, Look(), 160, pictures.NOW))
+    assert "you: operator" in text
+    assert "also: raj ro" in text
+
+
+def test_production_is_told_by_word_and_by_ground_above_and_below() -> None:
+    named = Environment(name="eu-west", production=True)
+    picture = dataclasses.replace(pictures.incident(), environment=named)
+    rows = fleet_screen(picture, Look(), Size(80, 24), pictures.NOW)
+    assert plain(rows[0]).startswith("  PROD  eu-west")
+    for row in (rows[0], rows[-1]):
+        assert {span.tone for span in row} == {"production"}
+    assert not any(span.tone == "production" for row in rows[1:-1] for span in row)
