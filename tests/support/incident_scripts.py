@@ -153,9 +153,9 @@ async def _headroom_changed(ward: Ward) -> None:
 async def _collapse(ward: Ward) -> None:
     """Every prompt began alike; now each begins with something of its own."""
     sender = Sender(ward)
-    await sender.steadily(30, 2, 2_000, 20, shared=True)
+    await sender.steadily(30, 3, 2_000, 20, shared=True)
     ward.begins()
-    await sender.steadily(14, 2, 2_000, 20)
+    await sender.steadily(14, 3, 2_000, 20)
 
 
 async def _imbalance(ward: Ward) -> None:

@@ -28,6 +28,8 @@ PERIOD_S = 0.95
 LONGEST_GAP_S = 15.0
 #: What was not found for less than this is still shown: measurements cross their thresholds to and fro.
 HOLD_S = 5.0
+#: Findings of one rule that are told one by one.
+MOST_TOLD = 3
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ class Doctor:
         self._remember(picture)
         case = Case(picture, self._fleet, self._tracks, self._marks)
         self._keep((finding for rule in RULES for finding in rule.look(case)), picture.at)
-        self._shown = tuple(self._aged(picture.at))
+        self._shown = tuple(_together(self._aged(picture.at)))
         return self._shown
 
     def _forget(self) -> None:
@@ -116,6 +118,23 @@ class Doctor:
             yield msgspec.structs.replace(
                 finding, since_s=since_s, explains=sorted(set(explained.get(finding.id, ())))
             )
+
+
+def _together(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """Where a rule speaks of many replicas it is told once, on the first of them."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule, []).append(finding)
+    for same in by_rule.values():
+        if len(same) <= MOST_TOLD:
+            yield from same
+            continue
+        others = [finding.replica for finding in same[1:] if finding.replica is not None]
+        named = ", ".join(others[:MOST_TOLD])
+        more = f" and {len(others) - MOST_TOLD} more" if len(others) > MOST_TOLD else ""
+        yield msgspec.structs.replace(
+            same[0], replicas=others, words=f"{same[0].words}; likewise {named}{more}"
+        )
 
 
 def _explains(cause: Finding, effect: Finding) -> bool:

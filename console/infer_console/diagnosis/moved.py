@@ -1,9 +1,10 @@
-"""Which of TTFT and ITL left its usual level first: waiting begins before, or in, the batch."""
+"""Whether TTFT or ITL is so far from its usual level that somebody should be told, and which of the two
+moved first, as the Fleet screen says it too."""
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
 
+from infer_console.diagnosis.onset import First, moved_first
 from infer_console.state.picture import Picture, Series
 
 #: The usual level is the median of this time, the last minute left out; of so many known samples at least.
@@ -24,14 +25,14 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class FirstMoved:
-    first: Literal["TTFT", "ITL"]
+    first: First
     ttft: Moved | None
     itl: Moved | None
 
     @property
     def at(self) -> float:
-        moved = self.ttft if self.first == "TTFT" else self.itl
-        return moved.at if moved is not None else 0.0
+        """When the first of them was as far as that."""
+        return min(moved.at for moved in (self.ttft, self.itl) if moved is not None)
 
 
 def first_moved(picture: Picture) -> FirstMoved | None:
@@ -40,6 +41,9 @@ def first_moved(picture: Picture) -> FirstMoved | None:
     itl = _moved(picture.history.get("itl_p99"), picture.at, ITL_FLOOR_S)
     if ttft is None and itl is None:
         return None
+    onset = moved_first(picture.history, picture.at)
+    if onset is not None:
+        return FirstMoved(onset.first, ttft, itl)
     ttft_first = itl is None or (ttft is not None and ttft.at <= itl.at)
     return FirstMoved("TTFT" if ttft_first else "ITL", ttft, itl)
 

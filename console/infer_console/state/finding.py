@@ -9,9 +9,9 @@ Evidence = float | str | None
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """An action of the registry (or a verb of the command line where the console has no dialog for it) with
-    what to give it. ``effect`` is an estimate from the numbers shown; the action's dry run has the last word.
-    ``target`` may be a tenant's name: untrusted text."""
+    """An action of the registry, or a verb of the command line where the console has no dialog for it, with
+    what to give it, in the action's own words. ``effect`` is an estimate from the numbers shown; the action's
+    dry run has the last word. ``target`` may be a tenant's name: untrusted text."""
 
     name: str
     target: str | None = None
@@ -29,14 +29,18 @@ class Proposal(Struct, frozen=True, kw_only=True):
             case "headroom":
                 words.append(params.pop("headroom", ""))
                 words += ["--replica", self.target] if self.target else []
-            case "shed" | "scale":
-                words += [params.pop(name) for name in ("switch", "replicas") if name in params]
+            case "shed":
+                words.append("on")
+            case "scale":
+                words.append(params.pop("replicas", ""))
             case "limits":
                 words += [f"{name}={value}" for name, value in params.items()]
                 words += ["--replica", self.target] if self.target else []
                 params.clear()
             case "tenant":
                 words += [self.target or "*"]
+                if (percent := params.pop("kv_share", None)) is not None:
+                    params["kv_share"] = f"{float(percent) / 100:g}"
                 for name, value in params.items():
                     words += ["--limit", f"{name}={value}"]
                 params.clear()

@@ -19,6 +19,7 @@ from infer_engine.protocol import (
     Totals,
 )
 
+from infer_console.state.audit import AuditPicture
 from infer_console.state.finding import Finding
 
 LinkState = Literal["starting", "connecting", "live", "stale", "lost"]
@@ -124,6 +125,8 @@ class Picture:
     alarms: tuple[Alarm, ...] = ()
     #: What the doctor found, causes first.
     findings: tuple[Finding, ...] = ()
+    #: None while nobody looks at it.
+    audit: AuditPicture | None = None
     #: Fleet-wide; the same keys as ReplicaPicture.history.
     history: dict[str, Series] = field(default_factory=dict)
     #: Why no tokens come for ``streams``, empty when they do; server text, not yet safe to print.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from infer_console.diagnosis.advice import one_more
 from infer_console.diagnosis.case import Case
-from infer_console.diagnosis.rules.prefix import now_span_s
+from infer_console.diagnosis.rules.prefix import PARTS_S, now_span_s
 from infer_console.diagnosis.track import Track
 from infer_console.state.finding import Finding
 from infer_console.view.format import age, count, percent, short_count
@@ -24,7 +24,11 @@ def context_shift(case: Case) -> Iterator[Finding]:
     span_s, requests = now
     mean = _mean(case.fleet, span_s, 0.0)
     requests_before = case.fleet.change("taken", 120.0, span_s)
-    before = _mean(case.fleet, 120.0, span_s)
+    parts = (
+        _mean(case.fleet, span_s + PARTS_S, span_s),
+        _mean(case.fleet, 120.0, span_s + PARTS_S),
+    )
+    before = max((part for part in parts if part is not None), default=None)
     if mean is None or before is None or requests_before is None or requests_before < REQUESTS_BEFORE:
         return
     if mean < RATIO * before:

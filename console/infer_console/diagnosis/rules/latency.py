@@ -51,7 +51,7 @@ def _levels(moved: FirstMoved) -> str:
         if itl
         else "ITL did not",
     ]
-    return "; ".join(told if moved.first == "TTFT" else reversed(told))
+    return "; ".join(reversed(told) if moved.first == "ITL" else told)
 
 
 def _slots(case: Case) -> Proposal | None:

@@ -10,7 +10,9 @@ from infer_console.view.format import count, percent
 
 #: The shortest of these spans in which enough requests came is now; the time before it is before.
 SPANS_S = (10.0, 20.0, 30.0)
-REQUESTS = 8
+REQUESTS = 16
+#: The time before is looked at in two parts: what was so in both was usual.
+PARTS_S = 20.0
 #: Hits before that are worth missing, what is left of them, and by how many standard deviations of so few
 #: requests they fell. Prompts differ in length, so that they count as half as many.
 BEFORE, LEFT, DEVIATIONS, WEIGHT = 0.2, 0.35, 4.0, 0.5
@@ -34,7 +36,7 @@ def prefix_collapse(case: Case) -> Iterator[Finding]:
         return
     span_s, requests = now
     ratio, tokens = _ratio(track, span_s, 0.0)
-    before, _ = _ratio(track, 120.0, span_s)
+    before = min((part for part, _ in _before(track, span_s) if part is not None), default=None)
     if ratio is None or before is None or (track.change("taken", 120.0, span_s) or 0) < REQUESTS_BEFORE:
         return
     if before < BEFORE or ratio > LEFT * before:
@@ -59,6 +61,10 @@ def prefix_collapse(case: Case) -> Iterator[Finding]:
         words=f"prefix hits fell from {percent(before)}% to {percent(ratio)}%: {count(again)} prompt tokens a"
         " second are computed that were cached; look for a client that changed the beginning of its prompts",
     )
+
+
+def _before(track: Track, span_s: float) -> list[tuple[float | None, float]]:
+    return [_ratio(track, span_s + PARTS_S, span_s), _ratio(track, 120.0, span_s + PARTS_S)]
 
 
 def _ratio(track: Track, seconds: float, until_s: float) -> tuple[float | None, float]:

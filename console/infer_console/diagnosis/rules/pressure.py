@@ -50,7 +50,7 @@ def kv_pressure(case: Case) -> Iterator[Finding]:
         yield Finding(
             rule="kv_pressure",
             replica=name,
-            evidence=_evidence(replica, times) | {"full_s": full_s},
+            evidence=_evidence(replica, times) | ({"full_s": full_s} if full_s else {}),
             confidence=1.0 if times >= PREEMPTIONS else 0.7,
             words=f"KV pressure: {percent(used)}% of the pool is used, {what}",
             action=more_headroom(name, kv),

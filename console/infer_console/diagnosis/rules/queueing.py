@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from infer_console.diagnosis.advice import one_more
 from infer_console.diagnosis.case import Case, interactive_waiting, kv_share
 from infer_console.state.finding import Finding
-from infer_console.view.format import count, seconds
+from infer_console.view.format import count, percent, seconds
 
 #: Somebody waits without a break for so long. A queue that forms and goes within a step is none.
 HELD_S = 3.0
 #: Share of those waiting that lack blocks, or wait behind one that does.
 SHARE = 0.5
+#: A tenant with so much of what is used is named.
+MOST = 0.6
 
 
 def queueing_on_kv(case: Case) -> Iterator[Finding]:
@@ -22,6 +24,9 @@ def queueing_on_kv(case: Case) -> Iterator[Finding]:
         if share < SHARE:
             continue
         kv, oldest_s = replica.kv, replica.queue_wait_s.oldest
+        most = replica.tenants[0] if replica.tenants else None
+        held = most.kv_blocks / kv.used if most is not None and kv.used else 0.0
+        whose = f", {percent(held)}% of them {most.tenant}'s" if most is not None and held >= MOST else ""
         yield Finding(
             rule="queueing_on_kv",
             replica=name,
@@ -33,9 +38,11 @@ def queueing_on_kv(case: Case) -> Iterator[Finding]:
                 "kv_used_blocks": kv.used,
                 "admit_limit_blocks": kv.admit_limit,
                 "kv_total_blocks": kv.total,
+                "tenant": most.tenant if most is not None else None,
+                "tenant_share": held,
             },
             confidence=share,
             words=f"queueing on KV: {waiting} wait for blocks, oldest {seconds(oldest_s)}s;"
-            f" {count(kv.used)} blocks used, {count(kv.admit_limit)} are admitted to",
+            f" {count(kv.used)} blocks are used{whose}, requests are admitted up to {count(kv.admit_limit)}",
             action=one_more(case, f"{count(kv.admit_limit)} blocks more to admit {waiting} that wait"),
         )

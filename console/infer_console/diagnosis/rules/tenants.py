@@ -54,7 +54,7 @@ def tenant_crowding(case: Case) -> Iterator[Finding]:
         action=Proposal(
             name="tenant",
             target=first.tenant,
-            params={"kv_share": f"{allowed:.2f}"},
+            params={"kv_share": f"{100 * allowed:.0f}"},
             words=f"{first.tenant} to {percent(allowed)}% of each pool",
             effect=f"as its requests end, {count(first.kv_blocks / 2)} blocks go to others, 0 running cut",
         ),
@@ -88,7 +88,6 @@ def batch_crowding(case: Case) -> Iterator[Finding]:
             f" while {waiting} interactive wait",
             action=Proposal(
                 name="shed",
-                params={"switch": "on"},
                 words="shed batch",
                 effect=f"{count(batch.kv_blocks)} blocks at once for {waiting} that wait; batch stays queued",
             ),
