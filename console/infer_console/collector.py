@@ -15,11 +15,15 @@ from collections.abc import Callable, Iterable, Sequence
 from infer_engine.protocol import Command, CommandResult, Problem
 
 from infer_console.connect import Target
+from infer_console.diagnosis.causes import with_causes
+from infer_console.diagnosis.doctor import Doctor
 from infer_console.diagnosis.memory import AlarmMemory
+from infer_console.sources.audit import AuditTail
 from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import EngineSource, EngineStatus, describe
 from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
 from infer_console.sources.interest import DEFAULT_HZ, Interest
+from infer_console.state.audit import AuditPicture
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import Environment, Picture
 
@@ -57,6 +61,9 @@ class Collector:
         if engine is not None:
             self._state.link.starting("starting the engine")
         self._alarms = AlarmMemory()
+        self._doctor = Doctor()
+        self._audit_tail: AuditTail | None = None
+        self._audit: AuditPicture | None = None
         self._picture = self._draw()
         self._wake: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -109,6 +116,10 @@ class Collector:
         wanted = tuple(requests)
         self._call(lambda: self._source and self._source.watch_streams(wanted))
 
+    def watch_audit(self, wanted: bool) -> None:
+        """Whether to ask for the audit, which is in the picture then."""
+        self._call(lambda: self._audit_tail and self._audit_tail.watch(wanted))
+
     def command(
         self, command: Command, target: str | None = None, version: str | None = None
     ) -> "concurrent.futures.Future[Answer]":
@@ -157,18 +168,25 @@ class Collector:
         async with EngineClient(self.target) as client:
             self._client = client
             self._source = EngineSource(client, self._state, self._changed.set, self._engine)
+            self._audit_tail = AuditTail(client, self._audit_told)
             self._loop = asyncio.get_running_loop()
             self._started.set()
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._source.run())
                     group.create_task(self._publish_forever(self._changed))
+                    group.create_task(self._audit_tail.run())
             except asyncio.CancelledError:
                 return  # stop()
             finally:
                 for task in self._sending:
                     task.cancel()
                 await asyncio.gather(*self._sending, return_exceptions=True)
+
+    def _audit_told(self, audit: AuditPicture) -> None:
+        self._audit = audit
+        if self._changed is not None:
+            self._changed.set()
 
     def _cancel(self) -> None:
         if self._main is not None:
@@ -206,7 +224,9 @@ class Collector:
     def _draw(self) -> Picture:
         now_s = time.monotonic()
         picture = self._state.picture(time.time(), now_s)
-        return dataclasses.replace(picture, alarms=self._alarms.alarms(picture, now_s))
+        findings = self._doctor.look(picture)
+        alarms = with_causes(self._alarms.alarms(picture, now_s), findings)
+        return dataclasses.replace(picture, alarms=alarms, findings=findings, audit=self._audit)
 
     def _begin(
         self,

@@ -20,6 +20,7 @@ class FakeCollector:
         self._wake: Callable[[], None] | None = None
         self.interest: tuple[str, ...] = ()
         self.streams: tuple[str, ...] = ()
+        self.audit_wanted = False
         self.commands: list[tuple[Command, str | None]] = []
         self.answer: Callable[[Command, str | None], Answer] = self._accept
 
@@ -44,6 +45,9 @@ class FakeCollector:
 
     def watch_streams(self, requests: Iterable[str]) -> None:
         self.streams = tuple(requests)
+
+    def watch_audit(self, wanted: bool) -> None:
+        self.audit_wanted = wanted
 
     def command(
         self, command: Command, target: str | None = None, version: str | None = None

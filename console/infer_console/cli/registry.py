@@ -5,6 +5,7 @@ from infer_console.cli import (
     audit,
     bench,
     context,
+    doctor,
     headroom,
     key,
     limits,
@@ -23,6 +24,7 @@ from infer_console.cli.verb import Verb
 VERBS: tuple[Verb, ...] = (
     *serve.VERBS,
     *look.VERBS,
+    *doctor.VERBS,
     *past.VERBS,
     *wait.VERBS,
     *act.VERBS,

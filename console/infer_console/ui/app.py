@@ -57,6 +57,7 @@ from infer_console.view.dialog import question_rows
 from infer_console.view.look import Look, ScreenName
 from infer_console.view.order import pane_ids
 from infer_console.view.priority import row_ranks
+from infer_console.view.proposal import proposed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -405,6 +406,10 @@ class ConsoleApp(App[int]):
             return
         chosen = {"replica": replica, "replica or fleet": replica, "request": request, "tenant": tenant}
         target = chosen.get(action.target)
+        finding = proposed(picture, action.name) if action.target == "tenant" and target is None else None
+        if finding is not None and finding.action is not None:
+            self.open_action(action, finding.action.target, dict(finding.action.params))
+            return
         if target is None and action.target != "fleet":
             kind = action.target.partition(" ")[0]
             why = " (it may just have ended)" if kind == "request" else ""

@@ -1,11 +1,17 @@
-"""The Doctor and audit screen: what is wrong, and who did what."""
+"""The Doctor and audit screen: what is wrong and why, and who did what."""
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
+from infer_console.view.audit import audit_row, chain_words, shown_entries
 from infer_console.view.banner import banner
+from infer_console.view.findings import detail_rows, finding_row, shown_findings
+from infer_console.view.format import count
 from infer_console.view.frame import bottom_row, start_rows, whole
-from infer_console.view.look import Look, Size
-from infer_console.view.row import Row
+from infer_console.view.layout import Want, allot, fill, rule, window
+from infer_console.view.look import Look, Pane, Size
+from infer_console.view.order import follow
+from infer_console.view.row import Line, Row
+from infer_console.view.vital import fleet_vitals, vital_row
 
 
 def doctor_screen(
@@ -15,4 +21,69 @@ def doctor_screen(
     width, height = size
     top = [banner(picture, look, width, now, safe("doctor"))]
     bottom = [bottom_row(picture, look, "doctor", width, now, notice)]
-    return whole(top, start_rows(picture, width, height - 2), bottom, width, height)
+    if picture.totals is None:
+        return whole(top, start_rows(picture, width, height - 2), bottom, width, height)
+    top.append(vital_row(fleet_vitals(picture), width))
+    findings = shown_findings(picture, look)
+    chosen = follow(picture, look, "doctor", "findings").id
+    detail = next((detail_rows(each, width) for each in findings if each.id == chosen), [])
+    given = allot(
+        height - len(top) - 1,
+        [
+            Want("findings", 2, 1 + max(1, len(findings)), 0),
+            Want("detail", min(len(detail), 3), len(detail), 1),
+            Want("audit", 2, height, 2),
+        ],
+    )
+    body = _findings(picture, look, width, given["findings"])
+    body += fill(detail, given["detail"], width)
+    body += _audit(picture, look, width, given["audit"])
+    return whole(top, body, bottom, width, height)
+
+
+def _findings(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
+    if height <= 0:
+        return []
+    findings = shown_findings(picture, look)
+    rows = [
+        rule(
+            width,
+            "FINDINGS",
+            count(len(findings)),
+            "enter: plan what is proposed",
+            _focused(look, "findings"),
+        )
+    ]
+    if not findings:
+        words = "no finding matches the filter" if picture.findings else "nothing found: no rule sees a cause"
+        return fill([*rows, Line(width).put(" ").put(safe(words), "ok").row()], height, width)
+    cursor = follow(picture, look, "doctor", "findings")
+    for index in window(len(findings), height - 1, cursor.index):
+        rows.append(finding_row(findings[index], width, findings[index].id == cursor.id))
+    return rows
+
+
+def _audit(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
+    if height <= 0:
+        return []
+    audit, entries = picture.audit, shown_entries(picture, look)
+    rows = [rule(width, "AUDIT", count(len(entries)), chain_words(audit), _focused(look, "audit"))]
+    if audit is None:
+        rows.append(Line(width).put(" asking for it", "dim").row())
+    elif audit.broken is not None:
+        rows.append(
+            Line(width).put(" ▲ the chain is broken ", "crit").put(safe(audit.broken, 200), "crit").row()
+        )
+    if audit is not None and audit.trouble:
+        rows.append(Line(width).put(" ").put(safe(audit.trouble, 200), "warn").row())
+    elif audit is not None and not audit.entries:
+        rows.append(Line(width).put(" nothing was done yet", "dim").row())
+    cursor = follow(picture, look, "doctor", "audit")
+    for index in window(len(entries), height - len(rows), cursor.index):
+        entry = entries[index]
+        rows.append(audit_row(entry, width, str(entry.number) == cursor.id))
+    return fill(rows, height, width)
+
+
+def _focused(look: Look, pane: Pane) -> bool:
+    return look.pane("doctor") == pane

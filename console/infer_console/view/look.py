@@ -42,7 +42,7 @@ PANES: dict[ScreenName, tuple[Pane, ...]] = {
     "events": ("events",),
     "traffic": (),
     "planner": (),
-    "doctor": (),
+    "doctor": ("findings", "audit"),
 }
 LENSES: tuple[Lens, ...] = ("owner", "sharing", "state")
 #: In the order of ``s``: what an operator asks for first comes first.

@@ -7,7 +7,9 @@ from infer_engine.protocol import Alarm, Event, Replica, RequestRow
 
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.view.alarms import worst_alarms
+from infer_console.view.audit import shown_entries
 from infer_console.view.filter import compiled
+from infer_console.view.findings import shown_findings
 from infer_console.view.look import Cursor, FleetSort, Look, Pane, ScreenName
 
 _STATE_RANK = {
@@ -151,6 +153,10 @@ def pane_ids(picture: Picture, look: Look, screen: ScreenName, pane: Pane) -> li
     """The ids of a pane's items, in the order shown."""
     if screen == "fleet" and pane == "replicas":
         return [replica.status.id for replica in fleet_order(picture, look)]
+    if screen == "doctor":
+        if pane == "findings":
+            return [finding.id for finding in shown_findings(picture, look)]
+        return [str(entry.number) for entry in shown_entries(picture, look)]
     if pane == "events":
         only = look.replica if screen == "replica" else None
         return [str(event.seq) for event in events(picture, look, only)]

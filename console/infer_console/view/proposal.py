@@ -1,12 +1,9 @@
 """The doctor's proposal: what to do first, what that would change, and the key that plans it."""
 
-from infer_console.actions.registry import ACTIONS
-from infer_console.state.finding import Finding, Proposal
+from infer_console.state.finding import Finding
 from infer_console.state.picture import Picture
-from infer_console.terminal.safe_text import SafeText, safe
+from infer_console.terminal.safe_text import safe
 from infer_console.view.row import Line, Row
-
-_KEYS = {action.name: action.key for action in ACTIONS if action.key}
 
 
 def proposal_row(picture: Picture, width: int, replica: str | None = None) -> Row | None:
@@ -21,7 +18,8 @@ def proposal_row(picture: Picture, width: int, replica: str | None = None) -> Ro
     if first.action is None:
         line.put(safe(first.words, max(0, line.left - 10)), "text")
         return line.right("8: why ", "key").row()
-    keys = _keys_words(first.action)
+    # Other keys are about what the cursor is on; a tenant it is on only where requests are listed.
+    keys = safe("T: plan " if first.action.name == "tenant" and replica is None else "8: plan ")
     room = max(0, line.left - len(keys) - 2)
     words = safe(first.action.words, room)
     line.put(words, "strong")
@@ -29,15 +27,6 @@ def proposal_row(picture: Picture, width: int, replica: str | None = None) -> Ro
     return line.put(effect, "text").right(keys, "key").row()
 
 
-def _keys_words(proposal: Proposal) -> SafeText:
-    key = _KEYS.get(proposal.name)
-    return safe(f"{key}: plan  8: why ") if key else safe("8: why ")
-
-
-def proposed(picture: Picture, name: str, target: str | None) -> Finding | None:
-    """The finding that proposes this action for this target: where its dialog takes its first values from."""
-    for finding in picture.findings:
-        action = finding.action
-        if action is not None and action.name == name and action.target == target:
-            return finding
-    return None
+def proposed(picture: Picture, name: str) -> Finding | None:
+    """The first finding that proposes this action."""
+    return next((each for each in picture.findings if each.action and each.action.name == name), None)
