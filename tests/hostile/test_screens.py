@@ -4,6 +4,7 @@ import pytest
 from hostile.corpus import CORPUS, FORBIDDEN
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import safe_identifier
+from infer_console.view.doctor_screen import doctor_screen
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.frame import start_rows
 from infer_console.view.look import Look, Size
@@ -32,6 +33,7 @@ def all_screens(picture: Picture, replica: str, stream: str, size: Size) -> list
     filtered.focus["replica"] = "queue"
     return [
         fleet_screen(picture, look, size, pictures.NOW),
+        doctor_screen(picture, look, size, pictures.NOW),
         replica_screen(picture, look, size, pictures.NOW),
         replica_screen(picture, filtered, size, pictures.NOW),
         streams_screen(picture, look, [stream], size, pictures.NOW),

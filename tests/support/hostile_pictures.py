@@ -4,9 +4,12 @@ consoles."""
 import dataclasses
 
 import msgspec
+from infer_console.state.audit import AuditEntry, AuditPicture
+from infer_console.state.finding import Finding, Proposal
 from infer_console.state.picture import Link, Picture, ReplicaPicture, StreamPicture
 from infer_engine.protocol import Alarm, Operation, RequestRow
 from support import pictures
+from support.doctor_pictures import FINDINGS
 
 STREAM = "7f3a91"
 
@@ -46,7 +49,14 @@ def hostile_incident(text: str) -> Picture:
         server_version=text,
         held=(_row(pictures.QUEUE[0], text),),
         streams_message="",
+        findings=tuple(_finding(finding, text) for finding in FINDINGS),
+        audit=AuditPicture((AuditEntry(1, pictures.NOW, text, text, text, text, text, text),), text, text),
     )
+
+
+def _finding(finding: Finding, text: str) -> Finding:
+    proposal = Proposal(name="tenant", target=text, params={"kv_share": "3"}, words=text, effect=text)
+    return msgspec.structs.replace(finding, words=text, evidence={"tenant": text}, action=proposal)
 
 
 def hostile_ids(text: str) -> Picture:

@@ -105,19 +105,43 @@ class Doctor:
     def _aged(self, at: float) -> Iterable[Finding]:
         """In the rules' order, without what others account for."""
         standing = sorted(self._seen.values(), key=lambda seen: ORDER[seen.finding.rule])
-        explained: dict[str, list[str]] = {}
+        causes = _Causes()
         for seen in standing:
-            cause = next((each for each in standing if _explains(each.finding, seen.finding)), None)
+            causes.add(seen.finding)
+        explained: dict[str, set[str]] = {}
+        for seen in standing:
+            cause = causes.of(seen.finding)
             if cause is not None:
-                explained.setdefault(cause.finding.id, []).append(seen.finding.rule)
+                explained.setdefault(cause.id, set()).add(seen.finding.rule)
         for seen in standing:
             finding = seen.finding
-            if any(_explains(each.finding, finding) for each in standing):
-                continue
-            since_s = max(at - seen.first_at, finding.since_s or 0.0)
-            yield msgspec.structs.replace(
-                finding, since_s=since_s, explains=sorted(set(explained.get(finding.id, ())))
-            )
+            if causes.of(finding) is None:
+                since_s = max(at - seen.first_at, finding.since_s or 0.0)
+                accounts = sorted(explained.get(finding.id, ()))
+                yield msgspec.structs.replace(finding, since_s=since_s, explains=accounts)
+
+
+class _Causes:
+    """Which finding accounts for which, the first by the rules' order; there may be thousands of them."""
+
+    def __init__(self) -> None:
+        self._anywhere: dict[str, Finding] = {}
+        self._on: dict[tuple[str, str], Finding] = {}
+        self._first: dict[str, Finding] = {}
+
+    def add(self, cause: Finding) -> None:
+        rule = RULE[cause.rule]
+        for effect in rule.explains:
+            self._first.setdefault(effect, cause)
+            if rule.spreads or cause.replica is None:
+                self._anywhere.setdefault(effect, cause)
+            else:
+                self._on.setdefault((effect, cause.replica), cause)
+
+    def of(self, effect: Finding) -> Finding | None:
+        if effect.replica is None:
+            return self._first.get(effect.rule)
+        return self._on.get((effect.rule, effect.replica)) or self._anywhere.get(effect.rule)
 
 
 def _together(findings: Iterable[Finding]) -> Iterable[Finding]:
@@ -135,10 +159,3 @@ def _together(findings: Iterable[Finding]) -> Iterable[Finding]:
         yield msgspec.structs.replace(
             same[0], replicas=others, words=f"{same[0].words}; likewise {named}{more}"
         )
-
-
-def _explains(cause: Finding, effect: Finding) -> bool:
-    rule = RULE[cause.rule]
-    if effect.rule not in rule.explains:
-        return False
-    return rule.spreads or None in (cause.replica, effect.replica) or cause.replica == effect.replica
