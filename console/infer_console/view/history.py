@@ -91,22 +91,6 @@ def history_section(
     return rows
 
 
-def moment_row(history: dict[str, Series], width: int, ago_s: float, label: Shown) -> Row:
-    """A mark under the curves where something happened so long ago; blank where that is not shown."""
-    cells = max(8, width - _LABEL_CELLS - _FIGURES_CELLS - 2)
-    longest = max(history.values(), key=lambda series: len(series.values), default=Series(2.0))
-    cell = cells - 1 - int(ago_s / (samples_per_cell(longest, cells) * longest.interval_s))
-    line = Line(width)
-    if 0 <= cell < cells and ago_s >= 0:
-        # The words stand where there is room for them.
-        before = cell + 1 + len(label) + 1 > cells and cell > len(label)
-        if before:
-            line.to(_LABEL_CELLS + cell - len(label) - 1).put(label, "label").put(" ▲", "mark")
-        else:
-            line.to(_LABEL_CELLS + cell).put("▲ ", "mark").put(label, "label")
-    return line.row()
-
-
 def _curve_row(curve: Curve, series: Series | None, cells: int, per_cell: int, width: int) -> Row:
     line = Line(width).put(" ").put(curve.label, "label").to(_LABEL_CELLS)
     folded = fold(series or Series(1.0), cells, per_cell)

@@ -4,7 +4,7 @@ from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.banner import banner
 from infer_console.view.frame import bottom_row, start_rows, whole
-from infer_console.view.history import history_section, moment_row
+from infer_console.view.history import history_section
 from infer_console.view.look import Look, Size
 from infer_console.view.row import Row, beside
 from infer_console.view.traffic_rows import effect_section, profile_rows, rails_section, sent_section
@@ -12,7 +12,7 @@ from infer_console.view.vital import fleet_vitals, vital_row
 
 #: From this width on, effect and guard rails stand beside each other.
 TWO_FROM = 160
-#: Rows of the history: its title, and this many curves at least and at most.
+#: Curves of the history, beside its title and its axis.
 _FEWEST_CURVES, _MOST_CURVES = 2, 6
 
 
@@ -32,21 +32,14 @@ def traffic_screen(
         body += rails_section(traffic, width)
         body += profile_rows(width, height)
     elif width >= TWO_FROM:
-        left = width // 2
-        body += beside(effect_section(traffic, left), rails_section(traffic, width - left - 2), left, width)
+        half = width // 2
+        body += beside(effect_section(traffic, half), rails_section(traffic, width - half - 2), half, width)
     else:
         body += effect_section(traffic, width) + rails_section(traffic, width)
-    body += _history(picture, traffic.started_at, width, height - 3 - len(body))
+    left = height - 3 - len(body)
+    if left > _FEWEST_CURVES:
+        # Its axis marks when the traffic began.
+        body += history_section(picture, width, min(left, _MOST_CURVES + 2))
     if traffic.profile is not None:
         body += profile_rows(width, height - 3 - len(body))
     return whole(top, body, bottom, width, height)
-
-
-def _history(picture: Picture, began_at: float | None, width: int, height: int) -> list[Row]:
-    """The curves, and where under them it began."""
-    if height < _FEWEST_CURVES + 1:
-        return []
-    rows = history_section(picture.history, width, min(height - 1, _MOST_CURVES + 1))
-    if began_at is not None:
-        rows.append(moment_row(picture.history, width, picture.at - began_at, "test traffic began"))
-    return rows
