@@ -33,7 +33,7 @@ def sent_section(picture: Picture, traffic: TrafficStatus, width: int, now: floa
     rows.append(line.row())
     if traffic.stopped_because:
         rows.append(
-            Line(width).put(" ▲ stopped: ", "warn").put(safe(traffic.stopped_because, 300), "warn").row()
+            Line(width).put(" ▲ ended: ", "warn").put(safe(traffic.stopped_because, 300), "warn").row()
         )
     elif traffic.held_back:
         held = " △ held back now: a user waits, or too many test requests do"
