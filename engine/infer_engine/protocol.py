@@ -340,6 +340,23 @@ class TrafficFigures(Struct, frozen=True, kw_only=True):
     kv_used_ratio: float | None = None
 
 
+class TrafficRails(Struct, frozen=True, kw_only=True):
+    """Where test traffic waits, and where it ends. Users' requests alone count."""
+
+    #: None is sent while a user has waited for longer, or so many test requests wait for each replica.
+    hold_wait_s: float
+    hold_test_waiting: int
+    #: It ends when a user has waited for longer ...
+    stop_wait_s: float
+    #: ... when their TTFT p95 is over this, and so many times what it was ...
+    quick_ttft_s: float
+    stop_ttft_factor: float
+    #: ... or when more of the KV is used while any is live.
+    stop_kv_ratio: float
+    max_rate_per_s: float
+    max_duration_s: float
+
+
 class TrafficStatus(Struct, frozen=True):
     """Injected test traffic."""
 
@@ -371,6 +388,11 @@ class TrafficStatus(Struct, frozen=True):
     before: TrafficFigures | None = None
     users: TrafficFigures | None = None
     test: TrafficFigures | None = None
+    #: How long the user has waited who waits longest; None when none does.
+    user_wait_s: float | None = None
+    #: A user's request is live.
+    users_live: bool | None = None
+    rails: TrafficRails | None = None
 
 
 class Simulation(Struct, frozen=True, kw_only=True):

@@ -355,7 +355,7 @@ async def test_a_refusal_goes_with_the_state_it_was_about(monkeypatch: pytest.Mo
         driven.collector.answer = refuse
         await driven.show(pictures.small())
         await driven.wait_for("the server would refuse:")
-        await driven.press("enter")
+        await driven.press("I")
         await driven.wait_for("traffic is running already; stop it first")
         driven.collector.answer = taken
         await driven.show(pictures.quiet())

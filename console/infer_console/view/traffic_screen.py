@@ -4,8 +4,16 @@ from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.banner import banner
 from infer_console.view.frame import bottom_row, start_rows, whole
+from infer_console.view.history import history_section
 from infer_console.view.look import Look, Size
-from infer_console.view.row import Row
+from infer_console.view.row import Row, beside
+from infer_console.view.traffic_rows import effect_section, profile_rows, rails_section, sent_section
+from infer_console.view.vital import fleet_vitals, vital_row
+
+#: From this width on, effect and guard rails stand beside each other.
+TWO_FROM = 160
+#: Curves of the history, beside its title and its axis.
+_FEWEST_CURVES, _MOST_CURVES = 2, 6
 
 
 def traffic_screen(
@@ -15,4 +23,23 @@ def traffic_screen(
     width, height = size
     top = [banner(picture, look, width, now, safe("traffic"))]
     bottom = [bottom_row(picture, look, "traffic", width, now, notice)]
-    return whole(top, start_rows(picture, width, height - 2), bottom, width, height)
+    if picture.totals is None or picture.fleet is None:
+        return whole(top, start_rows(picture, width, height - 2), bottom, width, height)
+    top.append(vital_row(fleet_vitals(picture), width))
+    traffic = picture.fleet.traffic
+    body = sent_section(picture, traffic, width, now)
+    if traffic.profile is None:
+        body += rails_section(traffic, width)
+        body += profile_rows(width, height)
+    elif width >= TWO_FROM:
+        half = width // 2
+        body += beside(effect_section(traffic, half), rails_section(traffic, width - half - 2), half, width)
+    else:
+        body += effect_section(traffic, width) + rails_section(traffic, width)
+    left = height - 3 - len(body)
+    if left > _FEWEST_CURVES:
+        # Its axis marks when the traffic began.
+        body += history_section(picture, width, min(left, _MOST_CURVES + 2))
+    if traffic.profile is not None:
+        body += profile_rows(width, height - 3 - len(body))
+    return whole(top, body, bottom, width, height)

@@ -4,6 +4,7 @@ from itertools import islice
 
 from infer_engine.control.demand import MAX_DURATION_S, MAX_RATE_PER_S, Demand
 from infer_engine.control.load import Load, Pace, Size, predict_load
+from infer_engine.control.profiles import SHARED_DOCUMENTS
 from infer_engine.control.prompts import Prompts
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.planner import Deployment
@@ -23,6 +24,7 @@ def forecast(
     rate_per_s = demand.rate_per_s
     if demand.trace is not None:
         rate_per_s = len(demand.trace) / max(demand.duration_s, 1.0)
+        most_in_flight = min(most_in_flight, len(demand.trace))
     load = predict_load(
         sizes,
         rate_per_s=rate_per_s,
@@ -31,6 +33,7 @@ def forecast(
         block_size=runners[0].block_size if runners else 16,
         pace=_pace(fleet, totals),
         most_in_flight=most_in_flight,
+        shared_documents=SHARED_DOCUMENTS,
     )
     requests = float(len(demand.trace)) if demand.trace is not None else None
     if requests is None and load.rate_per_s is not None:
@@ -106,7 +109,9 @@ def _what(demand: Demand, requests: float | None, most_in_flight: int) -> str:
     how = "open loop" if demand.concurrency is None else f"closed loop, {demand.concurrency} in flight"
     if demand.rate_per_s is not None:
         how += f", {demand.rate_per_s:g}/s"
-    tier = demand.tier or "of the profile"
+    if demand.trace is not None:
+        how = "as recorded"
+    tier = demand.tier or ("as recorded" if demand.trace is not None else "of the profile")
     return f"{about} over {demand.duration_s:g} s ({how}, tier {tier}), at most {most_in_flight} at once"
 
 
@@ -137,7 +142,8 @@ def _warnings(fleet: Fleet, demand: Demand, load: Load, totals: Totals, admissib
     if fleet.pace != 1.0:
         real_s = demand.duration_s / fleet.pace
         warnings.append(f"simulated seconds are meant: {demand.duration_s:g} of them take {real_s:g} s")
-    if load.saturated:
+    # A recording may come at once and be over soon: on the mean of its seconds that looks like too much.
+    if load.saturated and demand.trace is None:
         warnings.append("it comes faster than it can be served: what may not be sent when it is due is not")
     if load.kv_blocks is not None and load.kv_blocks > admissible:
         warnings.append("it needs more KV than is admitted: expect waiting")

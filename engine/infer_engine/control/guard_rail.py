@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from infer_engine.protocol import RequestRow
+from infer_engine.control.demand import MAX_DURATION_S, MAX_RATE_PER_S
+from infer_engine.protocol import RequestRow, TrafficRails
 
 #: No test request is sent while a real one waits longer than this ...
 HOLD_BACK_WAIT_S = 1.0
@@ -16,6 +17,18 @@ SUFFER_TTFT_FACTOR = 2.0
 QUICK_TTFT_S = 0.25
 #: ... or when so much of the fleet's KV is in use while any real request is live.
 SUFFER_KV_RATIO = 0.90
+
+#: As operators are told of them.
+RAILS = TrafficRails(
+    hold_wait_s=HOLD_BACK_WAIT_S,
+    hold_test_waiting=MOST_WAITING_PER_REPLICA,
+    stop_wait_s=SUFFER_WAIT_S,
+    quick_ttft_s=QUICK_TTFT_S,
+    stop_ttft_factor=SUFFER_TTFT_FACTOR,
+    stop_kv_ratio=SUFFER_KV_RATIO,
+    max_rate_per_s=MAX_RATE_PER_S,
+    max_duration_s=MAX_DURATION_S,
+)
 
 
 def may_send(waiting: Iterable[RequestRow], ready: int) -> int:
@@ -51,3 +64,9 @@ def suffering(
     if ttft_p95_s > max(QUICK_TTFT_S, SUFFER_TTFT_FACTOR * baseline_p95_s):
         return f"guard rail: TTFT p95 of real requests rose from {baseline_p95_s:.2f} to {ttft_p95_s:.2f} s"
     return None
+
+
+def longest_wait_s(waiting: Iterable[RequestRow]) -> float | None:
+    """Of the users' requests among those that wait."""
+    waits = [row.queue_wait_s for row in waiting if not row.synthetic and row.queue_wait_s is not None]
+    return max(waits, default=None)

@@ -55,12 +55,19 @@ def predict_load(
     block_size: int,
     pace: Pace | None,
     most_in_flight: int,
+    shared_documents: int = 0,
 ) -> Load:
     """Of a stream of requests like ``sizes``, over all of ``replicas`` in equal parts. One of ``rate_per_s``
-    and ``concurrency`` is given."""
+    and ``concurrency`` is given. So many documents are shared: what is in use of them counts once on each
+    replica."""
     prompt = sum(size.prompt_tokens for size in sizes) / len(sizes)
     output = sum(size.output_tokens for size in sizes) / len(sizes)
     shared = sum(size.shared_tokens for size in sizes) / len(sizes)
+
+    def blocks(in_flight: float) -> float:
+        own = in_flight * _blocks(prompt - shared, output, block_size)
+        return own + min(in_flight, shared_documents * replicas) * shared / block_size
+
     if pace is None:
         in_flight = None if concurrency is None else float(min(concurrency, most_in_flight))
         return Load(
@@ -68,7 +75,7 @@ def predict_load(
             output_tokens=output,
             rate_per_s=rate_per_s,
             in_flight=in_flight,
-            kv_blocks=None if in_flight is None else in_flight * _blocks(prompt - shared, output, block_size),
+            kv_blocks=None if in_flight is None else blocks(in_flight),
             prefill_share=None,
         )
     prefill_s = sum(pace.prefill_s(size.prompt_tokens - size.shared_tokens) for size in sizes) / len(sizes)
@@ -91,7 +98,7 @@ def predict_load(
         output_tokens=output,
         rate_per_s=rate,
         in_flight=in_flight,
-        kv_blocks=in_flight * _blocks(prompt - shared, output, block_size),
+        kv_blocks=blocks(in_flight),
         prefill_share=share,
         saturated=saturated,
     )

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from infer_engine.control.demand import Demand
 from infer_engine.control.forecast import forecast
-from infer_engine.control.guard_rail import suffering
+from infer_engine.control.guard_rail import RAILS, longest_wait_s, suffering
 from infer_engine.control.injection import Injection
 from infer_engine.control.operations import Handle, OperationFailed, Operations
 from infer_engine.control.prompts import Prompts
@@ -41,7 +41,7 @@ class Injector:
         self._operations = operations
         self._context_length = context_length
         self._wall = wall
-        self._status = TrafficStatus()
+        self._status = TrafficStatus(rails=RAILS)
         #: The one that runs, or the last one.
         self._injection: Injection | None = None
         self._operation: Operation | None = None
@@ -126,6 +126,7 @@ class Injector:
             before=self._effect.before,
             users=users,
             test=test,
+            rails=RAILS,
         )
         self._fleet.feed.event(
             "traffic",
@@ -192,7 +193,7 @@ class Injector:
             self._injection.cancel_all()
         users, test = self._effect.now()
         self._status = structs.replace(
-            self._status, running=False, stopped_because=because, users=users, test=test
+            self._status, running=False, stopped_because=because, users=users, test=test, user_wait_s=None
         )
         self._fleet.feed.event("traffic", reason="stopped", message=message, synthetic=True)
 
@@ -202,12 +203,15 @@ class Injector:
 
     def _watch_real_users(self) -> None:
         users, test = self._effect.now()
-        self._status = structs.replace(self._status, users=users, test=test)
+        waiting, live = self._fleet.rows(None, "waiting"), self._fleet.live_users()
+        self._status = structs.replace(
+            self._status, users=users, test=test, user_wait_s=longest_wait_s(waiting), users_live=live
+        )
         because = suffering(
-            self._fleet.rows(None, "waiting"),
+            waiting,
             self._real_ttft.p95_s(),
             self._real_ttft.baseline_s,
-            users.kv_used_ratio if self._fleet.live_users() else None,
+            users.kv_used_ratio if live else None,
         )
         if because is not None:
             raise OperationFailed(because)

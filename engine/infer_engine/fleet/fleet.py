@@ -29,10 +29,12 @@ from infer_engine.fleet.lifecycle import Launch, set_state
 from infer_engine.fleet.live_limits import Moves
 from infer_engine.fleet.loads import Loads
 from infer_engine.fleet.losses import settle_losses
-from infer_engine.fleet.measures import Measures
+from infer_engine.fleet.measures import Measures, itl_figures
 from infer_engine.fleet.members import Members, tell_failure
 from infer_engine.fleet.moving import Moving
 from infer_engine.fleet.observers import Observer, Observers
+from infer_engine.fleet.outlook import StepTime
+from infer_engine.fleet.outlook_desk import OutlookDesk
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.preempting import Preempting
 from infer_engine.fleet.prefix_index import HeldPrefixes
@@ -47,6 +49,7 @@ from infer_engine.fleet.shedding import Shedding
 from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.fleet.specs import Specs, common_limits, prime_tenants, restore, starting
 from infer_engine.fleet.stalls import Stalls
+from infer_engine.fleet.step_time import step_time
 from infer_engine.fleet.tenant_use import TenantUses
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.fleet.timelines import Timelines
@@ -199,7 +202,13 @@ class Fleet:
         )
         self.resizing = Resizing(self.members, self.specs.wanted, self._ledger, settings)
         self.fencing = Fencing(self.members, self._ledger, self._placer, self.resizing)
-        self.shedding = Shedding(self._handles, self._ledger, self.specs.wanted)
+        #: What the next minute brings under other rules.
+        self.outlook = OutlookDesk(
+            self._handles, self._ledger, self._tenants.recent, self._tenants.rate, self._step_time
+        )
+        self.shedding = Shedding(
+            self._handles, self._ledger, self.specs.wanted, self.outlook, self._tenants.limits
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         # Seed 0 means that nobody asked for the same ids again.
@@ -213,6 +222,7 @@ class Fleet:
         self._run_dir.open()
         self._link.open()
         self._ledger.on_finish(self._measure_end)
+        self._ledger.on_finish(self.outlook.ended)
         for replica in self._handles:
             self.members.start(replica)
         self._tasks.append(asyncio.create_task(self._tick(), name="fleet-tick"))
@@ -393,6 +403,11 @@ class Fleet:
         """What the replicas that take requests told of themselves."""
         return [handle.info for handle in self._handles.values() if handle.admits and handle.info is not None]
 
+    def _step_time(self) -> StepTime | None:
+        now_s = self._clock()
+        itl_s = itl_figures([part.itl for part in self.measures.of.values()], now_s).p50
+        return step_time(self.settings.deployment, self.runners(), itl_s)
+
     def kv_used_ratio(self) -> float | None:
         """Of the pools of the replicas that take requests; None before they told."""
         pools = [
@@ -504,7 +519,11 @@ class Fleet:
         return self.specs.of_tenants(self._tenants.status(self._ledger.live.values(), self._clock()))
 
     def predict_tenant(self, tenant: str, command: ChangeTenant) -> Effect:
-        return tenant_limits.predict(self._tenants, self.tenants(), self._handles, tenant, command)
+        """What it does to those who are here, and what the next minute brings if the last one comes again."""
+        effect = tenant_limits.predict(self._tenants, self.tenants(), self._handles, tenant, command)
+        return tenant_limits.with_outlook(
+            effect, self.outlook, self._tenants, tenant, command, self.specs.wanted
+        )
 
     async def change_tenant(
         self, tenant: str, command: ChangeTenant

@@ -1,12 +1,14 @@
 """Pausing the batch tier everywhere: what that will do, and doing it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from infer_engine.fleet.ledger import Ledger
+from infer_engine.fleet.outlook_desk import OutlookDesk
+from infer_engine.fleet.outlook_words import extended, of_tier
 from infer_engine.fleet.specs import Wanted
 from infer_engine.fleet.tracked import Tracked
-from infer_engine.protocol import Effect, Shed
+from infer_engine.protocol import Effect, Shed, TenantLimits
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.messages import SetShed
 
@@ -16,6 +18,8 @@ class Shedding:
     handles: Mapping[str, ReplicaHandle]
     ledger: Ledger
     wanted: Wanted
+    outlook: OutlookDesk
+    limits: Callable[[str], TenantLimits]
 
     def predict(self, command: Shed) -> Effect:
         batch = self.batch()
@@ -36,7 +40,11 @@ class Shedding:
             ]
         else:
             summary = [f"{len(batch)} batch requests that wait are admitted again as there is room"]
-        return Effect(summary=summary, numbers=numbers)
+        effect = Effect(summary=summary, numbers=numbers)
+        if command.on == self.wanted.shed:
+            return effect
+        minute = self.outlook.next_minute(self.limits, shed=command.on)
+        return extended(effect, *of_tier(minute, "interactive"))
 
     def apply(self, command: Shed) -> None:
         """From each replica's next step on."""

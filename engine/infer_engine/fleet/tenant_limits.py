@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+from infer_engine.fleet.outlook_desk import OutlookDesk
+from infer_engine.fleet.outlook_words import extended, of_tenant
+from infer_engine.fleet.specs import Wanted
 from infer_engine.fleet.telling import tell_all
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.protocol import EVERYONE, ChangeTenant, Effect, TenantLimits, Tenants, TenantStatus
@@ -37,6 +40,26 @@ def predict(
     if any(each.running for each in concerned):
         warnings.append("who runs goes on: limits decide on what is taken and admitted from now on")
     return Effect(summary=summary, numbers=numbers, warnings=warnings)
+
+
+def with_outlook(
+    effect: Effect,
+    outlook: OutlookDesk,
+    desk: TenantDesk,
+    tenant: str,
+    command: ChangeTenant,
+    wanted: Wanted,
+) -> Effect:
+    """``effect`` and what comes of it within a minute."""
+    after = desk.patched(tenant, command.limits, forget=command.forget)
+    if tenant == EVERYONE or after == desk.limits(tenant):
+        return effect
+
+    def then(name: str) -> TenantLimits:
+        return after if name == tenant else desk.limits(name)
+
+    minute = outlook.next_minute(then, shed=wanted.shed, tenant=tenant)
+    return extended(effect, *of_tenant(minute, effect.numbers.get("kv_blocks") or 0.0))
 
 
 async def apply(

@@ -35,6 +35,12 @@ class TenantRate:
         taken.append(max(now_s, taken[-1]) if taken else now_s)
         return None
 
+    def copy(self) -> "TenantRate":
+        """To try things on."""
+        copied = TenantRate(self._most_tenants)
+        copied._taken = OrderedDict((tenant, deque(taken)) for tenant, taken in self._taken.items())
+        return copied
+
     @property
     def tenants(self) -> list[str]:
         return list(self._taken)

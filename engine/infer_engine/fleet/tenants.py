@@ -12,6 +12,7 @@ from msgspec import structs
 
 from infer_engine.core.limits import MOST_TENANTS
 from infer_engine.fleet.generation import GenerationSpec, Refusal, misfit, refuse
+from infer_engine.fleet.recent import Recent
 from infer_engine.fleet.tenant_rate import TenantRate
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import EVERYONE, Problem, TenantLimits, Tenants, TenantStatus
@@ -29,6 +30,8 @@ class TenantDesk:
     default: TenantLimits = field(default_factory=TenantLimits)
     named: dict[str, TenantLimits] = field(default_factory=dict[str, TenantLimits])
     rate: TenantRate = field(default_factory=TenantRate)
+    #: What came lately, taken or not.
+    recent: Recent = field(default_factory=Recent)
     _refused: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
 
     def limits(self, tenant: str) -> TenantLimits:
@@ -39,6 +42,7 @@ class TenantDesk:
         """Count the request, and return it as its tenant may ask for it: in the tier that is forced on it.
         Refusal 400 when its prompt is longer than its tenant's may be, 429 when too many came within a
         minute. Test traffic has guard rails of its own."""
+        self.recent.add(spec, now_s)
         if spec.synthetic:
             return spec
         limits = self.limits(spec.tenant)
