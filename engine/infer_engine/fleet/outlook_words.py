@@ -49,7 +49,11 @@ def extended(effect: Effect, lines: list[str], numbers: Numbers) -> Effect:
 
 def _waits(minute: Minute, jobs: list[Job], who: str) -> tuple[str, Numbers]:
     p50_s, p95_s = minute.wait_s(jobs, 0.5), minute.wait_s(jobs, 0.95)
-    words = "none comes" if p50_s is None or p95_s is None else f"p50 {p50_s:.1f} s, p95 {p95_s:.1f} s"
+    words = (
+        "none comes"
+        if p50_s is None or p95_s is None
+        else f"p50 {p50_s:.2f} s, p95 up to about {p95_s:.1f} s"
+    )
     return (
         f"queue wait of {who} in that minute: {words}",
         {f"{who}_queue_wait_p50_s": p50_s, f"{who}_queue_wait_p95_s": p95_s},
