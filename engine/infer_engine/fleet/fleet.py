@@ -38,6 +38,7 @@ from infer_engine.fleet.preempting import Preempting
 from infer_engine.fleet.prefix_index import HeldPrefixes
 from infer_engine.fleet.refusals import stopping
 from infer_engine.fleet.resizing import Resizing
+from infer_engine.fleet.reverts import Reverts
 from infer_engine.fleet.router import Policy, choose
 from infer_engine.fleet.routing import Routing
 from infer_engine.fleet.run_dir import RunDir
@@ -165,8 +166,15 @@ class Fleet:
             on_join=self._joined,
         )
         self._draining = Draining(self._handles, self._ledger, self._placer, self._moving, self.measures)
+        self.reverts = Reverts(self._handles, self._tenants)
         self.specs = Specs(
-            self._handles, self._tenants, begin.wanted, settings.replicas, spec_dir, trouble=lost
+            self._handles,
+            self._tenants,
+            begin.wanted,
+            settings.replicas,
+            lambda: self.reverts.pending,
+            spec_dir,
+            trouble=lost,
         )
         self.timelines = Timelines(self._ledger)
         self._views = Views(
@@ -188,6 +196,7 @@ class Fleet:
         for replica in begin.ids:
             self.members.add(replica, max(1, len(begin.ids)))
         restore(begin, self._handles, self._tenants)
+        self.reverts.begin(known.reverts if known is not None else {})
         self.specs.begin(known)
         self._stalls = Stalls(
             self._handles,
@@ -511,12 +520,6 @@ class Fleet:
     ) -> tuple[TenantLimits | None, TenantLimits | None]:
         """What the tenant's own limits were and are; None where it goes by the default."""
         return await tenant_limits.apply(self._tenants, self._handles, tenant, command)
-
-    async def restore_tenant(
-        self, tenant: str, limits: TenantLimits | None, *, expected: TenantLimits | None
-    ) -> bool:
-        """Set its own limits where they still are as ``expected``; False where they are not."""
-        return await tenant_limits.restore(self._tenants, self._handles, tenant, limits, expected)
 
     # --- what replicas do ----------------------------------------------------------------------------------
 

@@ -93,11 +93,11 @@ class Operator:
             return draw.choice(live), None, to
         if verb in ("headroom", "limits"):
             named = {} if draw.random() < 0.4 else {"replica": replica}
-            after = {"revert_after_s": draw.choice([0.5, 3.0])} if draw.random() < 0.4 else {}
+            after = {"revert_after_s": draw.choice([1.0, 3.0])} if draw.random() < 0.4 else {}
             return replica, spec if named else REPLICAS, {**named, **after, **self._values(verb)}
         if verb == "tenant":
             name = draw.choice(["red", "red", "blue", "*"])
-            after = {"revert_after_s": draw.choice([0.5, 3.0])} if draw.random() < 0.4 else {}
+            after = {"revert_after_s": draw.choice([1.0, 3.0])} if draw.random() < 0.4 else {}
             wish = {"forget": True} if draw.random() < 0.25 else {"limits": self._tenant()}
             return name, f"tenant:{name}", {**wish, **after}
         if verb in ("scale", "shed"):

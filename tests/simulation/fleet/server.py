@@ -19,6 +19,7 @@ from infer_engine.control.leases import Leases
 from infer_engine.control.mutation import Mutation, Pipeline
 from infer_engine.control.operations import Operations
 from infer_engine.control.replica_commands import ReplicaCommands
+from infer_engine.control.timed_change import TimedChanges
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.protocol import GatewayStatus, Operation
 from infer_engine.replica.virtual_loop import LoopClock
@@ -98,6 +99,7 @@ class Server:
         # Its directory is never made: nothing here has a socket or a log.
         self.fleet._run_dir.open = lambda: None  # pyright: ignore[reportPrivateUsage]
         await self.fleet.start()
+        TimedChanges(self.fleet, self.operations, self.fleet.feed.wall).resume()
         self.book.begin()
 
     async def stop(self) -> None:
