@@ -468,12 +468,9 @@ class Fleet:
     def close_for_restart(self, replica: str, command: Drain) -> None:
         """``drain`` that nobody is to find in the replica's spec: it opens again by itself."""
         handle = self._handles[replica]
-        handle.reopens = not handle.cordoned
-        try:
-            self._draining.drain(replica, command)
-        except Refusal:
-            handle.reopens = False
-            raise
+        reopens = not handle.cordoned
+        self._draining.drain(replica, command)
+        handle.reopens = reopens
 
     def reopen_after_restart(self, replica: str) -> None:
         """What ``close_for_restart`` closed takes requests again, at once or when it has loaded."""

@@ -80,7 +80,7 @@ class Book:
             spec = mutation.changes(request.path_params, command) if mutation.changes else None
             if mutation.needs_version and not command.dry_run and spec is not None:
                 given, now = request.headers.get("if-match"), self._versions.version(spec)
-                assert given in ("*", f'"{now}"'), f"{mutation.verb} was for {given}, {spec} is {now}"
+                assert now is None or given in ("*", f'"{now}"'), f"{mutation.verb} was for {given}, {spec} is {now}"
             effect: list[dict[str, Page]] = []
 
             def took_effect(error: BaseException | None) -> None:
@@ -95,15 +95,13 @@ class Book:
 
         return apply
 
-    def answered(self, status: int, target: str | None) -> None:
-        """An operator was told: what was done is on the disk."""
-        if status != 200 or target is None or target not in self._pages:
-            return
+    async def saved(self) -> None:
+        """What an operator's answer waits for: all that was wanted is on the disk when it returns."""
+        changes = max(int(version.rpartition("-")[2]) for version, _ in self._now().values())
+        await self._fleet.specs.saved()
+        on_disk = self._disk.written.changes if self._disk.written is not None else 0
+        assert on_disk >= changes, f"change {changes} was to be on the disk, which has {on_disk}"
         self.accepted += 1
-        changes = int(self._pages[target][0].rpartition("-")[2])
-        written = self._disk.written
-        on_disk = written.changes if written is not None else 0
-        assert on_disk >= changes, f"{target} was answered before it was written"
 
     def _effect(
         self, verb: str, request: Request, command: Any, before: dict[str, Page], error: BaseException | None

@@ -146,10 +146,12 @@ class Scenario:
             assert fleet.now() < end_s, f"do not end: {waits[:6]}, {self._states(server)}"
             await asyncio.sleep(1.0)
         await clients.read_out()
-        await asyncio.sleep(3.0)  # what is still on its way arrives
+        await asyncio.sleep(2.0)  # what is still on its way arrives
+        while left := watchman.not_in_force():
+            assert fleet.now() < end_s, "; ".join(left)
+            await asyncio.sleep(1.0)
         server.book.settle()
         watchman.check_idle()
-        watchman.check_in_force()
         clients.check_all()
 
     async def _heal(self, server: Server) -> None:

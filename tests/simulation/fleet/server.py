@@ -80,16 +80,16 @@ class Server:
             keys=Idempotency(clock.now),
             leases=Leases(self.fleet.feed.wall, clock.now),
         )
+        self.book = Book(self.fleet, self.operations, context.versions(), disk)
         self._pipeline = Pipeline(
             audit=audit,
             keys=context.keys,
             leases=context.leases,
             versions=context.versions(),
-            saved=self.fleet.specs.saved,
+            saved=self.book.saved,
             current=lambda _: None,
         )
         self.changes = Changes(Commands(context), ReplicaCommands(context))
-        self.book = Book(self.fleet, self.operations, context.versions(), disk)
         self._handlers: dict[str, Any] = {}
 
     def _announce(self, operation: Operation) -> None:
