@@ -29,8 +29,9 @@ model: $(STAMP)
 	@$(BIN)/python -m infer_engine fetch >/dev/null
 
 simulate: $(STAMP)
-	$(BIN)/python tests/simulation/campaign.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(STEPS),--steps $(STEPS))
+	@for what in $(or $(WHAT),$(if $(SEED),core,core fleet)); do echo "== $$what"; \
+	  $(BIN)/python tests/simulation/campaign.py --what $$what $(if $(MINUTES),--minutes $(MINUTES)) \
+	    $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) || exit 1; done
 
 openapi: $(STAMP)
 	$(BIN)/python bench/openapi.py
