@@ -30,6 +30,8 @@ class Faults:
             if not living:
                 continue
             machine = draw.choice(living)
+            if machine.scheduler is None and kind == "freeze" and draw.random() < 0.9:
+                continue  # it takes five minutes until that is noticed
             self._tally.faults[kind] += 1
             match kind:
                 case "crash":
