@@ -32,6 +32,7 @@ from simulation.tally import Tally
 SCRIPT = Path(__file__)
 
 T = TypeVar("T", bound=Counts)
+T_co = TypeVar("T_co", bound=Counts, covariant=True)
 #: A worker tells of itself at least this often, unless a seed does not end.
 LONGEST_SEED_S = 120.0
 
@@ -46,16 +47,16 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True)
-class Subject(Generic[T]):
+class Subject(Generic[T_co]):
     """What is simulated."""
 
     make: Callable[[int], Run]
-    tally: type[T]
+    tally: type[T_co]
 
 
 CORE = Subject(Simulation, Tally)
 FLEET = Subject(Scenario, FleetTally)
-SUBJECTS: dict[str, Subject[Tally] | Subject[FleetTally]] = {"core": CORE, "fleet": FLEET}
+SUBJECTS: dict[str, Subject[Counts]] = {"core": CORE, "fleet": FLEET}
 
 
 @dataclass
@@ -164,7 +165,9 @@ def work(options: argparse.Namespace) -> int:
     last = None if options.seeds is None else options.seed + options.stride * options.seeds
     logging.disable(logging.CRITICAL)  # faults that are meant are logged, too
     seeds = _count(options.seed, options.stride, last)
-    for line in run_seeds(SUBJECTS[options.what].make, seeds, options.steps, options.minutes and options.minutes * 60):
+    for line in run_seeds(
+        SUBJECTS[options.what].make, seeds, options.steps, options.minutes and options.minutes * 60
+    ):
         try:
             print(json.dumps(line), flush=True)
         except BrokenPipeError:

@@ -1,5 +1,5 @@
-"""Changes that go back by themselves after a while, as operations: one for each that is pending, also for those
-that a server before this one left."""
+"""Changes that go back by themselves after a while, as operations: one for each that is pending, also for
+those that a server before this one left."""
 
 import asyncio
 from collections.abc import Callable, Iterable

@@ -44,6 +44,6 @@ class Faults:
                         machine.kill()
                 case "hiccup":
                     machine.freeze()
-                    machine._clock.call_at(machine._clock.now() + draw.choice([1.0, 4.0, 7.0]), machine.thaw)
+                    machines.clock.call_at(machines.clock.now() + draw.choice([1.0, 4.0, 7.0]), machine.thaw)
                 case _:
                     machine.freeze()

@@ -1,4 +1,4 @@
-"""Replicas that fail in every way: they crash, are killed, hang, do not load, and do not die of being killed."""
+"""Replicas that fail in every way: they crash, are killed, hang, do not load, do not die of being killed."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Operators who do not know of each other: each looks, thinks, and writes what may be stale by then; some send
-twice what they are not sure of."""
+"""Operators who do not know of each other: each looks, thinks, and writes what may be stale by then; some
+send twice what they are not sure of."""
 
 import asyncio
 from random import Random

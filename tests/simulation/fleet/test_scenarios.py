@@ -3,7 +3,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from infer_engine.fleet import placing
@@ -65,8 +65,12 @@ def test_a_scenario_that_fails_says_how_to_replay_it(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(placing, "_submit_message", forgetful)
     with pytest.raises(SimulationError, match=r"fleet seed \d+: .*\nreplay: make simulate WHAT=fleet SEED="):
-        for seed in range(20):
-            Scenario(seed).run()
+        run_all(range(20))
+
+
+def run_all(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        Scenario(seed).run()
 
 
 def test_a_replayed_scenario_prints_its_digest() -> None:

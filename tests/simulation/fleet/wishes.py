@@ -22,6 +22,10 @@ class Reverts:
         default_factory=dict[str, list[TenantLimits | None]]
     )
 
+    def concern(self, target: str) -> bool:
+        """Whether something of it may be taken back."""
+        return target in self.tenants or any(key[0] == target for key in self.limits)
+
     def explain(self, target: str, before: Spec | None, after: Spec | None) -> bool:
         """Whether that is somebody's change being taken back."""
         if target.startswith("tenant:"):
