@@ -36,6 +36,7 @@ from infer_engine.fleet.observers import Observer, Observers
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.preempting import Preempting
 from infer_engine.fleet.prefix_index import HeldPrefixes
+from infer_engine.fleet.rebalancing import Rebalancing
 from infer_engine.fleet.refusals import stopping
 from infer_engine.fleet.resizing import Resizing
 from infer_engine.fleet.reverts import Reverts
@@ -144,6 +145,9 @@ class Fleet:
             pace=pace,
         )
         self._moving = Moving(self._handles, self._ledger, self._placer)
+        self._rebalancing = Rebalancing(
+            self._handles, self._ledger, self._placer, self._moving, self._routing
+        )
         self._preempting = Preempting(self._handles, self._ledger, self._moving)
         self._scaling = ScalingDesk(
             self._handles, self._ledger, self.measures, Scaling(1, settings.most_replicas)
@@ -270,6 +274,8 @@ class Fleet:
             self._placer.flush_held()
             self._scaling.tick()
             self._moving.advance()
+            if self.settings.rebalance:
+                self._rebalancing.tick()
             for handle in self._handles.values():
                 if not handle.flush():
                     handle.error = "it has not read its messages for too long"

@@ -37,7 +37,7 @@ def test_they_reach_what_they_are_meant_to_reach(fleet_report: Report[FleetTally
     refusals = ("stale_version", "version_required", "would_break_min_ready", "in_progress", "not_ready")
     assert scarce(tally.denied, refusals, 100) == {}
     assert scarce(tally.faults, ("crash", "kill", "freeze", "hiccup", "undead"), 300) == {}
-    assert scarce(tally.moved, ("draining", "fenced", "preempted", "replica_lost"), 50) == {}
+    assert scarce(tally.moved, ("draining", "fenced", "preempted", "replica_lost", "rebalanced"), 50) == {}
     states = ("ready", "draining", "drained", "fenced", "failed", "restarting", "removed")
     assert scarce(tally.states, states, 500) == {}
     reverts = ("headroom-revert succeeded", "limits-revert succeeded", "tenant-revert succeeded")
