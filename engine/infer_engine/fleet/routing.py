@@ -116,6 +116,7 @@ class Routing:
         extend_chain(request.chain, generation.spec.tenant, tokens, self._block_size[replica])
         self.prefixes.add(replica, request.chain)
 
+
 def _is_stale(handle: ReplicaHandle, now_s: float) -> bool:
     if handle.heard_s is None:
         return True
