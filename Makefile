@@ -1,7 +1,7 @@
 # make run    open the console on an embedded engine (sets everything up first)
 # make test   the whole suite (sets everything up first)
 # make check  lint, types and import contracts alone
-# make simulate MINUTES=60, make parity   what the suite proves in small, for longer (docs/proof.md)
+# make simulate MINUTES=60 [WHAT=core|fleet], make parity   what the suite proves in small, for longer (docs/proof.md)
 # make openapi  write docs/openapi.json, what the control API is
 # make soak KILLS=100             replicas killed under load, clients that leave in every way, for long
 # make bench  measure the engine, beside the peers that make peers has built
@@ -29,8 +29,9 @@ model: $(STAMP)
 	@$(BIN)/python -m infer_engine fetch >/dev/null
 
 simulate: $(STAMP)
-	$(BIN)/python tests/simulation/campaign.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(STEPS),--steps $(STEPS))
+	@for what in $(or $(WHAT),$(if $(SEED),core,core fleet)); do echo "== $$what"; \
+	  $(BIN)/python tests/simulation/campaign.py --what $$what $(if $(MINUTES),--minutes $(MINUTES)) \
+	    $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) || exit 1; done
 
 openapi: $(STAMP)
 	$(BIN)/python bench/openapi.py

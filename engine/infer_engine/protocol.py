@@ -606,7 +606,7 @@ class Event(Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     tier: Tier | None = None
     #: finish: FinishReason; preempt: PreemptMode; reject: error code; replica: the new state; move: draining,
-    #: replica_lost, fenced, preempted or refused.
+    #: replica_lost, fenced, preempted, refused or rebalanced.
     reason: str | None = None
     #: Blocks taken (admit) or freed (finish, preempt, cache_evict).
     blocks: int | None = None

@@ -24,6 +24,7 @@ from infer_engine.control.doors import Doors
 from infer_engine.control.keeping import Keeping
 from infer_engine.control.operations import Operations
 from infer_engine.control.recorder import Recorder
+from infer_engine.control.timed_change import TimedChanges
 from infer_engine.control.traffic import Injector
 from infer_engine.entrance import Entrance, open_entrance
 from infer_engine.fleet.fleet import Fleet
@@ -158,6 +159,7 @@ async def _run(
         if clock is not None:
             clock.start()
         await fleet.start()
+        TimedChanges(fleet, operations, time.time).resume()
         if publisher is not None:
             publisher.start()
         await context.audit.open()

@@ -173,6 +173,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     replace_stalled: Annotated[
         bool, Meta(description="end and restart a replica that makes no progress though it has work")
     ] = True
+    rebalance: Annotated[
+        bool, Meta(description="move requests that wait beside room on another replica there")
+    ] = True
     speed: Annotated[
         float, Meta(ge=0.01, le=1000, description="simulated seconds per real second, with --simulate")
     ] = 1.0

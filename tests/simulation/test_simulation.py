@@ -13,6 +13,7 @@ from simulation.campaign import SCRIPT, Report
 from simulation.core_modules import mutated
 from simulation.simulate import STEPS, Simulation, SimulationError
 from simulation.states import STATES
+from simulation.tally import Tally
 
 SEEDS = 240
 #: How long the campaign may take, beside everything else.
@@ -22,7 +23,7 @@ REPLAYED = (10, 11)
 
 
 @pytest.mark.timeout(AT_MOST_S + 100)
-def test_every_rule_holds_after_every_step_of_every_seed(report: Report) -> None:
+def test_every_rule_holds_after_every_step_of_every_seed(report: Report[Tally]) -> None:
     assert report.failures == []
     assert sorted(report.digests) == list(range(SEEDS))
     assert report.tally.seeds >= 200
@@ -30,7 +31,7 @@ def test_every_rule_holds_after_every_step_of_every_seed(report: Report) -> None
 
 
 @pytest.mark.timeout(AT_MOST_S + 100)
-def test_the_fire_reaches_what_it_is_meant_to_reach(report: Report) -> None:
+def test_the_fire_reaches_what_it_is_meant_to_reach(report: Report[Tally]) -> None:
     tally = report.tally
     assert scarce(tally.finished, ("stop", "length", "cancelled", "error"), 10_000) == {}
     refusals = ("never_fits", "duplicate_id", "queue_full", "admission_closed")
@@ -56,7 +57,7 @@ def scarce(counts: Counter[str], wanted: tuple[str, ...] | list[str], least: int
 
 @pytest.mark.timeout(AT_MOST_S + 100)
 @pytest.mark.parametrize("seed", REPLAYED)
-def test_a_seed_replays_bit_identically_in_another_process(report: Report, seed: int) -> None:
+def test_a_seed_replays_bit_identically_in_another_process(report: Report[Tally], seed: int) -> None:
     here = Simulation(seed)
     here.run(STEPS)
     assert here.digest == report.digests[seed]

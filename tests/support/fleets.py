@@ -271,6 +271,7 @@ async def running_fleet(
     prefix_cache: bool = False,
     seed: int = 7,
     replace_stalled: bool = False,
+    rebalance: bool = False,
     max_replicas: int | None = None,
     state: Path | None = None,
 ) -> AsyncGenerator[Bench]:
@@ -280,6 +281,7 @@ async def running_fleet(
         replicas=replicas,
         seed=seed,
         replace_stalled=replace_stalled,
+        rebalance=rebalance,
         max_replicas=max_replicas,
         replica=ReplicaSettings(
             block_size=block_size,

@@ -118,6 +118,7 @@ def run(
     seed: int = 7,
     load_s: float = 0.0,
     policy: Policy = choose,
+    rebalance: bool = False,
     **replica: Any,
 ) -> T:
     """What ``drill`` returns. ``replica`` are settings of the replicas."""
@@ -128,6 +129,7 @@ def run(
             simulate=simulate,
             replicas=replicas,
             seed=seed,
+            rebalance=rebalance,
             replica=ReplicaSettings(**{"max_running": 256, **replica}),
         )
         made = simulated_fleet(

@@ -56,6 +56,7 @@ SERVER_OPTIONS = (
     ("--state-dir", "state_dir", "DIR"),
     ("--max-replicas", "max_replicas", "N"),
     ("--replace-stalled", "replace_stalled", ON_OFF),
+    ("--rebalance", "rebalance", ON_OFF),
     ("--recorder-mib", "recorder_mib", "N"),
     ("--slo-ttft", "slo_ttft_s", "SECONDS"),
     ("--slo-itl", "slo_itl_s", "SECONDS"),

@@ -139,6 +139,8 @@ class Lifecycles:
         before = self._fleet.replica(replica).incarnation
         try:
             await self._drained(handle, replica)
+            if self._status(replica).state == "ready":
+                raise OperationFailed(f"{replica} takes requests: it came back, or was undrained, meanwhile")
             handle.update(blocked_by=[f"{replica} ends"], message="")
             await self._fleet.members.lifecycles[replica].restart(actor=command.actor)
         finally:

@@ -63,9 +63,10 @@ class Scales:
                 handle.update(done=total - len(left))
                 await self._take_out(handle, left[0], command)
                 del left[0]
-        finally:
-            if left:
-                self._fleet.resizing.stay(left)
+        except Exception:
+            # Not when the server ends: what was wanted is then for the next one to begin with.
+            self._fleet.resizing.stay(left)
+            raise
         handle.update(done=total, blocked_by=[], message=f"{command.replicas} replicas")
 
     async def _until_ready(self, handle: Handle, started: list[str]) -> None:
@@ -98,6 +99,8 @@ class Scales:
                 blocked_by=[f"{victim} drains: {status.running or 0} running, {status.waiting or 0} waiting"]
             )
             await asyncio.sleep(POLL_S)
+        if self._fleet.replica(victim).state == "ready":
+            raise OperationFailed(f"{victim} takes requests again: it came back, or was undrained, meanwhile")
         handle.update(blocked_by=[f"{victim} ends"])
         await self._fleet.resizing.remove(victim, actor=command.actor)
 

@@ -1,51 +1,128 @@
-"""A change that goes back by itself after a while, unless somebody changed the same thing again."""
+"""Changes that go back by themselves after a while, as operations: one for each that is pending, also for
+those that a server before this one left."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from infer_engine.control.operations import Handle, OperationFailed, Operations
+from infer_engine.control.operations import ENDED, Handle, OperationFailed, Operations
+from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Refusal
-from infer_engine.protocol import ChangeLimits, ChangeTenant, SetHeadroom
+from infer_engine.fleet.live_limits import Moves
+from infer_engine.fleet.spec_file import PendingRevert
+from infer_engine.protocol import TenantLimits
 
-#: Puts back what was before where it still is as the command left it; says what it did.
-Revert = Callable[[Handle], Awaitable[str]]
+#: The operation's parameter that names what is pending.
+KEY = "revert"
+HEADROOM = "headroom-revert"
+_MARKS = {"admit_limit": "admit limit", "batch_limit": "batch limit"}
 
 
-def start_revert(
-    operations: Operations,
-    kind: str,
-    target: str,
-    command: ChangeLimits | ChangeTenant | SetHeadroom,
-    revert: Revert,
-    *,
-    after_s: float,
-    wall: Callable[[], float],
-    params: dict[str, Any] | None = None,
-) -> str:
-    """The id of the operation that will revert, in ``after_s`` real seconds; ``params`` are the operation's.
-    The caller asked for room before its change took effect."""
+@dataclass(frozen=True, slots=True)
+class TimedChanges:
+    """``wall`` gives Unix seconds."""
 
-    async def work(handle: Handle) -> None:
-        await asyncio.sleep(after_s)
+    fleet: Fleet
+    operations: Operations
+    wall: Callable[[], float]
+
+    def begin(self, pending: PendingRevert) -> str:
+        """The id of the operation that will put it back when it is due. The caller asked for room before its
+        change took effect."""
+        return self._start(self.fleet.reverts.add(pending), pending)
+
+    def resume(self) -> None:
+        """Once, when the server starts: what is due already goes back at once."""
+        for key, pending in self.fleet.reverts.pending.items():
+            self._start(key, pending)
+
+    def limits_change(self, replicas: Iterable[str], names: Iterable[str], why: str) -> None:
+        """Who changes a thing again does not want it moved back under them; what else goes back does."""
+        for key in self.fleet.reverts.limits_changed(replicas, names):
+            left = self.fleet.reverts.pending.get(key)
+            if left is None:
+                self._cancel(key, why)
+            else:
+                self._change(key, {"replicas": list(left.limits)})
+
+    def tenant_changes(self, tenant: str) -> None:
+        for key in self.fleet.reverts.tenant_changed(tenant):
+            self._cancel(key, "it was changed again")
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    def _start(self, key: str, pending: PendingRevert) -> str:
+        params: dict[str, Any] = {KEY: key}
+        if pending.limits:
+            params["replicas"] = list(pending.limits)
+        return self.operations.start(
+            pending.kind,
+            pending.target,
+            lambda handle: self._work(handle, key),
+            actor=pending.actor,
+            reason=pending.reason,
+            deadline_at=pending.due_at,
+            params=params,
+            refusable=False,
+        ).id
+
+    async def _work(self, handle: Handle, key: str) -> None:
+        """It stays pending where the server ends before it is due."""
+        due_at = self.fleet.reverts.pending[key].due_at
+        await asyncio.sleep(max(0.0, due_at - self.wall()))
+        pending = self.fleet.reverts.pending[key]
         try:
-            handle.update(message=await revert(handle))
+            message = await self._put_back(pending)
         except Refusal as refusal:
+            self.fleet.reverts.drop(key)
             raise OperationFailed(str(refusal)) from refusal
+        self.fleet.reverts.drop(key)
+        handle.update(message=message)
 
-    return operations.start(
-        kind,
-        target,
-        work,
-        actor=command.actor,
-        reason=command.reason,
-        deadline_at=wall() + after_s,
-        params=params,
-        refusable=False,
-    ).id
+    async def _put_back(self, pending: PendingRevert) -> str:
+        reverts = self.fleet.reverts
+        if pending.tenant is not None:
+            if not await reverts.put_back_tenant(pending):
+                return "nothing to put back"
+            return f"{tenant_text(pending.tenant_after)} → {tenant_text(pending.tenant_before)}"
+        return moves_text(await reverts.put_back_limits(pending)) or "nothing to put back"
+
+    def _operation(self, key: str) -> str | None:
+        for each in self.operations.newest_first():
+            if each.params.get(KEY) == key and each.phase not in ENDED:
+                return each.id
+        return None
+
+    def _cancel(self, key: str, why: str) -> None:
+        operation = self._operation(key)
+        if operation is not None:
+            self.operations.cancel(operation, why)
+
+    def _change(self, key: str, params: dict[str, Any]) -> None:
+        operation = self._operation(key)
+        if operation is not None:
+            now = self.operations.get(operation)
+            self.operations.change(operation, {"params": {**now.params, **params}})
 
 
-def supersede(operations: Operations, kind: str, target: str) -> None:
-    """Who changes a thing again does not want it moved back under them."""
-    while (pending := operations.running(kind, target)) is not None:
-        operations.cancel(pending.id, "it was changed again")
+def moves_text(moves: Moves) -> str:
+    return ", ".join(
+        _move_text(replica, name, old, new)
+        for replica, move in moves.items()
+        for name, (old, new) in move.items()
+    )
+
+
+def _move_text(replica: str, name: str, old: int, new: int) -> str:
+    what, unit = _MARKS.get(name, name), " blocks" if name in _MARKS else ""
+    return f"{replica} {what} stays at {new}{unit}" if old == new else f"{replica} {what} {old} → {new}{unit}"
+
+
+def tenant_text(limits: TenantLimits | None) -> str:
+    if limits is None:
+        return "the default"
+    given = {
+        name: value for name in TenantLimits.__struct_fields__ if (value := getattr(limits, name)) is not None
+    }
+    return " ".join(f"{name}={value}" for name, value in given.items()) or "no limits"

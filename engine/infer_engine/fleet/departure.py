@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 #: draining: its replica is drained; replica_lost: its process died; fenced: it was taken out of service;
-#: preempted: an operator moved it; refused: the replica that it came to would not have it after all.
-MoveReason = Literal["draining", "replica_lost", "fenced", "preempted", "refused"]
+#: preempted: an operator moved it; refused: the replica that it came to would not have it after all;
+#: rebalanced: it waited there beside room elsewhere.
+MoveReason = Literal["draining", "replica_lost", "fenced", "preempted", "refused", "rebalanced"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,3 +21,5 @@ class Departure:
     #: Where it is wanted; any replica will do when that one cannot take it.
     to: str | None = None
     actor: str = ""
+    #: More of why, in a few words of ours.
+    note: str = ""

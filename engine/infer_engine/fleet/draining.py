@@ -50,6 +50,8 @@ class Draining:
         only when one is given."""
         self.predict(replica, command)
         handle = self._handle(replica)
+        # Closed for a restart until now: from now on it is meant to stay closed.
+        handle.reopens = False
         mode = self.mode(replica, command) if handle.state == "ready" else command.mode
         if handle.state == "ready":
             handle.cordoned = True
@@ -99,7 +101,7 @@ class Draining:
     def undrain(self, replica: str, *, actor: str = "") -> None:
         """Open admission again; a replica that is not drained stays as it is."""
         handle = self._handle(replica)
-        handle.cordoned = False
+        handle.cordoned = handle.reopens = False
         self.moving.keep(replica)
         if handle.state in ("draining", "drained"):
             handle.set_admission(admit=True)

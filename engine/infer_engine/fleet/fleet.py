@@ -38,8 +38,10 @@ from infer_engine.fleet.outlook_desk import OutlookDesk
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.preempting import Preempting
 from infer_engine.fleet.prefix_index import HeldPrefixes
+from infer_engine.fleet.rebalancing import Rebalancing
 from infer_engine.fleet.refusals import stopping
 from infer_engine.fleet.resizing import Resizing
+from infer_engine.fleet.reverts import Reverts
 from infer_engine.fleet.router import Policy, choose
 from infer_engine.fleet.routing import Routing
 from infer_engine.fleet.run_dir import RunDir
@@ -146,6 +148,9 @@ class Fleet:
             pace=pace,
         )
         self._moving = Moving(self._handles, self._ledger, self._placer)
+        self._rebalancing = Rebalancing(
+            self._handles, self._ledger, self._placer, self._moving, self._routing
+        )
         self._preempting = Preempting(self._handles, self._ledger, self._moving)
         self._scaling = ScalingDesk(
             self._handles, self._ledger, self.measures, Scaling(1, settings.most_replicas)
@@ -168,8 +173,15 @@ class Fleet:
             on_join=self._joined,
         )
         self._draining = Draining(self._handles, self._ledger, self._placer, self._moving, self.measures)
+        self.reverts = Reverts(self._handles, self._tenants)
         self.specs = Specs(
-            self._handles, self._tenants, begin.wanted, settings.replicas, spec_dir, trouble=lost
+            self._handles,
+            self._tenants,
+            begin.wanted,
+            settings.replicas,
+            lambda: self.reverts.pending,
+            spec_dir,
+            trouble=lost,
         )
         self.timelines = Timelines(self._ledger)
         self._views = Views(
@@ -191,6 +203,7 @@ class Fleet:
         for replica in begin.ids:
             self.members.add(replica, max(1, len(begin.ids)))
         restore(begin, self._handles, self._tenants)
+        self.reverts.begin(known.reverts if known is not None else {})
         self.specs.begin(known)
         self._stalls = Stalls(
             self._handles,
@@ -271,6 +284,8 @@ class Fleet:
             self._placer.flush_held()
             self._scaling.tick()
             self._moving.advance()
+            if self.settings.rebalance:
+                self._rebalancing.tick()
             for handle in self._handles.values():
                 if not handle.flush():
                     handle.error = "it has not read its messages for too long"
@@ -474,12 +489,9 @@ class Fleet:
     def close_for_restart(self, replica: str, command: Drain) -> None:
         """``drain`` that nobody is to find in the replica's spec: it opens again by itself."""
         handle = self._handles[replica]
-        handle.reopens = not handle.cordoned
-        try:
-            self._draining.drain(replica, command)
-        except Refusal:
-            handle.reopens = False
-            raise
+        reopens = not handle.cordoned
+        self._draining.drain(replica, command)
+        handle.reopens = reopens
 
     def reopen_after_restart(self, replica: str) -> None:
         """What ``close_for_restart`` closed takes requests again, at once or when it has loaded."""
@@ -530,12 +542,6 @@ class Fleet:
     ) -> tuple[TenantLimits | None, TenantLimits | None]:
         """What the tenant's own limits were and are; None where it goes by the default."""
         return await tenant_limits.apply(self._tenants, self._handles, tenant, command)
-
-    async def restore_tenant(
-        self, tenant: str, limits: TenantLimits | None, *, expected: TenantLimits | None
-    ) -> bool:
-        """Set its own limits where they still are as ``expected``; False where they are not."""
-        return await tenant_limits.restore(self._tenants, self._handles, tenant, limits, expected)
 
     # --- what replicas do ----------------------------------------------------------------------------------
 

@@ -179,6 +179,7 @@ class Inbox:
             return
         request.restart_wait()
         request.waiting_since_s = request.preempted_s = now_s
+        request.swapped = preempted.mode == "swap"
         request.generation.preemptions += 1
         request.generation.log.preempted(now_s, preempted.mode, preempted.freed_blocks, preempted.redo_tokens)
         self.measures.of[handle.id].preempted(preempted.mode, now_s)
@@ -202,7 +203,7 @@ class Inbox:
             return
         generation = request.generation
         wait_s = max(0.0, began_s - request.waiting_since_s)
-        request.state = "running"
+        request.state, request.swapped = "running", False
         request.blocks = admitted.blocks
         generation.log.admitted(began_s, admitted.blocks, resumed=admitted.resumed)
         if generation.admitted_s is None:

@@ -50,6 +50,7 @@ class Ledger:
         request.generation.replica = replica
         request.generation.log.placed(self.clock(), replica, why)
         request.restart_wait()
+        request.placed_s = self.clock()
         self._on.setdefault(replica, {})[request.id] = request
 
     def displace(self, request: Tracked) -> None:

@@ -158,7 +158,8 @@ def _merged(parts: Iterable[Latency], pending: Iterable[Tracked], now_s: float) 
     for synthetic in (False, True):
         counts: Counter[int] = Counter()
         for part in parts:
-            counts.update(part.counts(now_s, synthetic=synthetic))
+            if found := part.counts(now_s, synthetic=synthetic):
+                counts.update(found)
         ages = [
             now_s - each.generation.arrived_s
             for each in pending

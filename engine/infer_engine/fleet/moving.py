@@ -82,7 +82,7 @@ class Moving:
             )
         return found
 
-    def rooms(self, but: ReplicaHandle) -> list[Room]:
+    def rooms(self, but: ReplicaHandle | None = None) -> list[Room]:
         """The other replicas that take requests, with what is on its way to them."""
         now_s = self.ledger.clock()
         rooms: list[Room] = []

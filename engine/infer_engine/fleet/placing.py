@@ -221,6 +221,7 @@ class Placer:
             reason=departure.why,
             tokens=request.known_tokens if departure.has_run else None,
             actor=departure.actor or None,
+            message=departure.note or None,
             synthetic=generation.spec.synthetic,
         )
 

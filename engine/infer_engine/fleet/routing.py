@@ -56,7 +56,7 @@ class Routing:
         self._turn += 1
         generation = request.generation
         tokens = len(generation.spec.prompt) + len(generation.emitted)
-        held = self._held_tokens(request, candidates)
+        held = self.held_tokens(request, candidates)
         return self.policy(loads or stalled, Ask(tokens, held, self._turn, request.chain))
 
     def is_stalled(self, handle: ReplicaHandle) -> bool:
@@ -85,6 +85,21 @@ class Routing:
         if self.prefixes is not None:
             self.prefixes.forget(replica)
 
+    def held_tokens(self, request: Tracked, candidates: Mapping[str, ReplicaHandle]) -> Mapping[str, int]:
+        """Of its tokens, how many from the beginning each of them probably has in its cache."""
+        info = next((each.info for each in candidates.values() if each.info is not None), None)
+        if self.prefixes is None or info is None:
+            return {}
+        generation = request.generation
+        size = info.block_size
+        tokens = (
+            (*generation.spec.prompt, *generation.emitted) if generation.emitted else generation.spec.prompt
+        )
+        extend_chain(request.chain, generation.spec.tenant, tokens, size)
+        # The newest token is always computed, or there would be nothing to sample from.
+        most = (len(tokens) - 1) // size
+        return {each: min(held, most) * size for each, held in self.prefixes.held(request.chain).items()}
+
     # --- inside --------------------------------------------------------------------------------------------
 
     def _left(self, request: Tracked, replica: str) -> None:
@@ -100,20 +115,6 @@ class Routing:
         tokens = (*generation.spec.prompt, *generation.emitted[:-1])
         extend_chain(request.chain, generation.spec.tenant, tokens, self._block_size[replica])
         self.prefixes.add(replica, request.chain)
-
-    def _held_tokens(self, request: Tracked, candidates: Mapping[str, ReplicaHandle]) -> Mapping[str, int]:
-        info = next((each.info for each in candidates.values() if each.info is not None), None)
-        if self.prefixes is None or info is None:
-            return {}
-        generation = request.generation
-        size = info.block_size
-        tokens = (
-            (*generation.spec.prompt, *generation.emitted) if generation.emitted else generation.spec.prompt
-        )
-        extend_chain(request.chain, generation.spec.tenant, tokens, size)
-        # The newest token is always computed, or there would be nothing to sample from.
-        most = (len(tokens) - 1) // size
-        return {each: min(held, most) * size for each, held in self.prefixes.held(request.chain).items()}
 
 
 def _is_stale(handle: ReplicaHandle, now_s: float) -> bool:

@@ -44,6 +44,24 @@ class TenantWritten(Written, frozen=True, kw_only=True):
     limits: TenantLimits
 
 
+class PendingRevert(Struct, frozen=True, kw_only=True):
+    """A change that goes back by itself: what it changed, from what to what, and when that is over."""
+
+    #: Of the operation that puts it back, and what that is done to.
+    kind: str
+    target: str
+    #: Unix seconds.
+    due_at: float
+    actor: str = ""
+    reason: str = ""
+    #: Limits by replica and name: before and after the change.
+    limits: dict[str, dict[str, tuple[int, int]]] = {}
+    #: Or the limits of a tenant; None where it went, or goes, by the default.
+    tenant: str | None = None
+    tenant_before: TenantLimits | None = None
+    tenant_after: TenantLimits | None = None
+
+
 class SpecFile(Struct, frozen=True, kw_only=True):
     version: int = FORMAT_VERSION
     #: Begins every resource version, so that none is taken for one of another file.
@@ -57,6 +75,8 @@ class SpecFile(Struct, frozen=True, kw_only=True):
     fleet: FleetWritten
     replicas: dict[str, ReplicaWritten]
     tenants: dict[str, TenantWritten] = {}
+    #: By a number that nothing else here has.
+    reverts: dict[str, PendingRevert] = {}
 
 
 class SpecDir:

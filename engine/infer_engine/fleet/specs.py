@@ -9,7 +9,7 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import structs
@@ -17,6 +17,7 @@ from msgspec import structs
 from infer_engine.fleet.generation import refuse
 from infer_engine.fleet.spec_file import (
     FleetWritten,
+    PendingRevert,
     ReplicaWritten,
     SpecDir,
     SpecFile,
@@ -126,12 +127,15 @@ class Specs:
     desk: TenantDesk
     wanted: Wanted
     configured: int
+    #: What goes back by itself, as it is now; written down with the specs.
+    reverts: Callable[[], Mapping[str, PendingRevert]] = dict
     directory: SpecDir | None = None
     #: What was lost, or why nothing is kept, in words.
     trouble: str | None = None
     _book: str = field(default_factory=lambda: secrets.token_hex(4))
     _changes: int = 0
     _written: int = 0
+    _reverts: Mapping[str, PendingRevert] = field(default_factory=dict[str, PendingRevert])
     _entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -148,6 +152,7 @@ class Specs:
             _date(entries, FLEET, known.fleet.generation)
         self._entries = entries
         self._written = self._changes
+        self._reverts = dict(self.reverts())
         if known is not None and (known.configured != self.configured or self._file() != known):
             self._changes += 1  # another number of replicas than that of the last start is written down
 
@@ -244,6 +249,9 @@ class Specs:
             self._changes += 1
         for target, spec in now.items():
             self._note(target, spec)
+        if self._reverts != self.reverts():
+            self._reverts = dict(self.reverts())
+            self._changes += 1
         return self.directory is not None and self._written != self._changes
 
     async def save(self) -> None:
@@ -304,6 +312,7 @@ class Specs:
             fleet=fleet,
             replicas=replicas,
             tenants=tenants,
+            reverts=dict(self._reverts),
         )
 
 

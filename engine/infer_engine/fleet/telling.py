@@ -81,7 +81,7 @@ async def _tell(handle: ReplicaHandle, changes: Changes) -> LimitsSet | None:
 
 
 def _want_again(handle: ReplicaHandle, before: Changes, refused: Changes) -> None:
-    """The replica would not have it: what was wanted before is, unless somebody wants another thing by now."""
+    """The replica would not have it: what was wanted before is, unless somebody wants another thing now."""
     for name, value in refused.items():
         if not isinstance(value, int) or handle.wanted_limits.get(name) != value:
             continue

@@ -35,6 +35,12 @@ class Tracked:
     refusals: int = 0
     #: Set while it is on its way from one replica to another.
     departure: Departure | None = None
+    #: When it came to where it is.
+    placed_s: float = 0.0
+    #: How often it was moved from one queue to another, by nobody's word.
+    rebalanced: int = 0
+    #: It was preempted where it is, and its KV is kept in the host's memory there.
+    swapped: bool = False
     #: When it was preempted last, and who asked for that last.
     preempted_s: float | None = None
     preempt_actor: str = ""
@@ -64,11 +70,13 @@ class Tracked:
         """Of its prompt and its output."""
         return len(self.generation.spec.prompt) + len(self.generation.emitted)
 
-    def departs(self, source: str, why: MoveReason, *, to: str | None = None, actor: str = "") -> None:
+    def departs(
+        self, source: str, why: MoveReason, *, to: str | None = None, actor: str = "", note: str = ""
+    ) -> None:
         """It is to go on elsewhere. Why it was first to do so stands."""
         if self.departure is None:
             has_run = self.state == "running" or bool(self.generation.emitted)
-            self.departure = Departure(source=source, why=why, has_run=has_run, to=to, actor=actor)
+            self.departure = Departure(source=source, why=why, has_run=has_run, to=to, actor=actor, note=note)
 
     def restart_wait(self) -> None:
         """It was placed or lost its place: nothing that a replica said of it holds any more."""
@@ -76,6 +84,7 @@ class Tracked:
         self.core = None
         self.blocks = 0
         self.held_because = None
+        self.swapped = False
         self.emitted_before = len(self.generation.emitted)
 
     def needs_blocks(self, block_size: int) -> int:

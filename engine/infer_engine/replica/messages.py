@@ -67,6 +67,8 @@ class Release(Struct, frozen=True, kw_only=True, tag="release"):
     step; what this replica says of them afterwards is of nobody."""
 
     ids: list[str]
+    #: Of those that run by now, do not.
+    only_waiting: bool = False
 
 
 class PreemptOne(Struct, frozen=True, kw_only=True, tag="preempt"):

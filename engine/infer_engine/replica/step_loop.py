@@ -253,6 +253,8 @@ class StepLoop:
     def _release(self, message: Release) -> None:
         released: list[ReleasedOut] = []
         for request_id in message.ids:
+            if message.only_waiting and request_id in self.scheduler.running:
+                continue
             freed = 0 if self._forks.drop(request_id) else self.scheduler.release(request_id)
             if freed is not None:
                 released.append(ReleasedOut(request_id, freed))

@@ -7,7 +7,7 @@ the same way every time: it has no sockets, no threads and no clock to be late b
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -56,9 +56,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now_s
 
-    def run_in_executor(
-        self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: *Ts
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """At once: there is no other thread that could do it meanwhile."""
         done: asyncio.Future[T] = self.create_future()
         try:

@@ -12,7 +12,15 @@ from simulation.fleet.words import answer
 
 #: Codes with which a request may be turned away at the door.
 AT_THE_DOOR = frozenset(
-    {"queue_full", "tenant_rate", "tenant_prompt_too_long", "no_ready_replica", "draining", "never_fits"}
+    {
+        "queue_full",
+        "tenant_rate",
+        "tenant_prompt_too_long",
+        "no_ready_replica",
+        "draining",
+        "never_fits",
+        "deadline_unreachable",
+    }
 )
 
 
@@ -72,6 +80,7 @@ class Clients:
         except Refusal as refusal:
             code = refusal.problem.code
             assert code in AT_THE_DOOR, f"a request was refused with {code}"
+            assert code != "deadline_unreachable" or spec.deadline_s is not None
             self.tally.refused[code] += 1
             return
         for generation in made:

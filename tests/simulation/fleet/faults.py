@@ -30,6 +30,8 @@ class Faults:
             if not living:
                 continue
             machine = draw.choice(living)
+            if machine.scheduler is None and kind == "freeze" and draw.random() < 0.9:
+                continue  # it takes five minutes until that is noticed
             self._tally.faults[kind] += 1
             match kind:
                 case "crash":
@@ -42,6 +44,6 @@ class Faults:
                         machine.kill()
                 case "hiccup":
                     machine.freeze()
-                    machine._clock.call_at(machine._clock.now() + draw.choice([1.0, 4.0, 7.0]), machine.thaw)
+                    machines.clock.call_at(machines.clock.now() + draw.choice([1.0, 4.0, 7.0]), machine.thaw)
                 case _:
                     machine.freeze()

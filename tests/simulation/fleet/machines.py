@@ -1,5 +1,6 @@
-"""Replicas that fail in every way: they crash, are killed, hang, do not load, and do not die of being killed."""
+"""Replicas that fail in every way: they crash, are killed, hang, do not load, do not die of being killed."""
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -16,6 +17,12 @@ class Machine(InprocReplica):
     """One life. ``undead_s`` is how long it goes on after it was killed."""
 
     undead_s = 0.0
+    #: What it was about to do when it hung.
+    _due: Callable[[], None] | None = None
+
+    def _at(self, due_s: float, callback: Callable[[], None]) -> None:
+        self._due = callback
+        super()._at(due_s, callback)
 
     def kill(self) -> None:
         if self.undead_s:
@@ -28,7 +35,7 @@ class Machine(InprocReplica):
         """It goes on where it hung, and knows nothing of the time between."""
         if self._frozen and not self._ended.done():
             self._frozen = False
-            self._at(self._clock.now(), self._turn)
+            self._at(self._clock.now(), self._due or self._turn)
 
     @property
     def scheduler(self) -> Scheduler | None:

@@ -1,5 +1,5 @@
-"""Operators who do not know of each other: each looks, thinks, and writes what may be stale by then; some send
-twice what they are not sure of."""
+"""Operators who do not know of each other: each looks, thinks, and writes what may be stale by then; some
+send twice what they are not sure of."""
 
 import asyncio
 from random import Random
@@ -73,7 +73,6 @@ class Operator:
                 assert status in REFUSALS, f"{verb} {target}: {problem}"
                 self.tally.denied[problem["code"]] += 1
                 continue
-            self.server.book.answered(status, spec)
             self.tally.accepted[verb] += 1
         assert len(told - {409}) <= 1, f"{verb} under one key was answered with {told}"
 
@@ -93,11 +92,11 @@ class Operator:
             return draw.choice(live), None, to
         if verb in ("headroom", "limits"):
             named = {} if draw.random() < 0.4 else {"replica": replica}
-            after = {"revert_after_s": draw.choice([0.5, 3.0])} if draw.random() < 0.4 else {}
+            after = {"revert_after_s": draw.choice([1.0, 3.0])} if draw.random() < 0.4 else {}
             return replica, spec if named else REPLICAS, {**named, **after, **self._values(verb)}
         if verb == "tenant":
             name = draw.choice(["red", "red", "blue", "*"])
-            after = {"revert_after_s": draw.choice([0.5, 3.0])} if draw.random() < 0.4 else {}
+            after = {"revert_after_s": draw.choice([1.0, 3.0])} if draw.random() < 0.4 else {}
             wish = {"forget": True} if draw.random() < 0.25 else {"limits": self._tenant()}
             return name, f"tenant:{name}", {**wish, **after}
         if verb in ("scale", "shed"):

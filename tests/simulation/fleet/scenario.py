@@ -7,7 +7,9 @@ import zlib
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
+from infer_engine.control import drains, lifecycle, scaling
 from infer_engine.replica.launch_inproc import MakeRunner
 from infer_engine.replica.messages import ReplicaConfig
 from infer_engine.replica.virtual_loop import LoopClock, run_virtually
@@ -27,6 +29,8 @@ from simulation.simulate import SimulationError
 #: Virtual seconds within which everything ends once nobody asks for anything more.
 QUIET_S = 400.0
 BLOCK_SIZE = 4
+#: How often operations look at their replica: seldom, since nothing here hurries.
+POLL_S = 0.4
 
 
 class Scenario:
@@ -37,7 +41,7 @@ class Scenario:
         self.digest = 0
         self.kv_blocks = draw.choice([18, 24, 40])
         self.step_s = draw.choice([0.3, 0.5, 0.9])
-        self.active_s = draw.choice([6.0, 10.0, 16.0])
+        self.active_s = draw.choice([5.0, 8.0, 12.0])
         self.settings = ServerSettings(
             replicas=draw.choice([1, 2, 2, 3, 3, 4]),
             max_replicas=5,
@@ -58,7 +62,12 @@ class Scenario:
 
     def run(self, _steps: int = 0) -> FleetTally:
         try:
-            run_virtually(self._play())
+            with (
+                patch.object(drains, "POLL_S", POLL_S),
+                patch.object(lifecycle, "POLL_S", POLL_S),
+                patch.object(scaling, "POLL_S", POLL_S),
+            ):
+                run_virtually(self._play())
         except Exception as error:
             line = traceback.extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__} in {Path(line.filename).name}:{line.lineno}: "
@@ -146,10 +155,12 @@ class Scenario:
             assert fleet.now() < end_s, f"do not end: {waits[:6]}, {self._states(server)}"
             await asyncio.sleep(1.0)
         await clients.read_out()
-        await asyncio.sleep(3.0)  # what is still on its way arrives
+        await asyncio.sleep(2.0)  # what is still on its way arrives
+        while left := watchman.not_in_force():
+            assert fleet.now() < end_s, "; ".join(left)
+            await asyncio.sleep(1.0)
         server.book.settle()
         watchman.check_idle()
-        watchman.check_in_force()
         clients.check_all()
 
     async def _heal(self, server: Server) -> None:

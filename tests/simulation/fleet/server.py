@@ -19,6 +19,7 @@ from infer_engine.control.leases import Leases
 from infer_engine.control.mutation import Mutation, Pipeline
 from infer_engine.control.operations import Operations
 from infer_engine.control.replica_commands import ReplicaCommands
+from infer_engine.control.timed_change import TimedChanges
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.protocol import GatewayStatus, Operation
 from infer_engine.replica.virtual_loop import LoopClock
@@ -79,16 +80,16 @@ class Server:
             keys=Idempotency(clock.now),
             leases=Leases(self.fleet.feed.wall, clock.now),
         )
+        self.book = Book(self.fleet, self.operations, context.versions(), disk)
         self._pipeline = Pipeline(
             audit=audit,
             keys=context.keys,
             leases=context.leases,
             versions=context.versions(),
-            saved=self.fleet.specs.saved,
+            saved=self.book.saved,
             current=lambda _: None,
         )
         self.changes = Changes(Commands(context), ReplicaCommands(context))
-        self.book = Book(self.fleet, self.operations, context.versions(), disk)
         self._handlers: dict[str, Any] = {}
 
     def _announce(self, operation: Operation) -> None:
@@ -98,6 +99,7 @@ class Server:
         # Its directory is never made: nothing here has a socket or a log.
         self.fleet._run_dir.open = lambda: None  # pyright: ignore[reportPrivateUsage]
         await self.fleet.start()
+        TimedChanges(self.fleet, self.operations, self.fleet.feed.wall).resume()
         self.book.begin()
 
     async def stop(self) -> None:

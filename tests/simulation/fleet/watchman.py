@@ -90,17 +90,23 @@ class Watchman:
             assert scheduler.pool.used == 0, f"{machine.identity!r} holds {scheduler.pool.used} blocks"
             assert scheduler.host.used == 0
 
-    def check_in_force(self) -> None:
-        """What is wanted is so."""
+    def _is(self, target: str) -> str:
+        handle = self._fleet.members.handles.get(target.partition(":")[2])
+        return "" if handle is None else f"{handle.state}, limits {handle.limits}"
+
+    def not_in_force(self) -> list[str]:
+        """What is wanted and not so, in words."""
+        found: list[str] = []
         specs = self._fleet.specs
         desk = self._fleet._tenants  # pyright: ignore[reportPrivateUsage]
         for target in ("fleet", *(f"replica:{each}" for each in self._fleet.replica_ids())):
-            done, wanted = specs.observed_generation(target), specs.generation(target)
-            assert done == wanted, f"{target}: {specs.spec(target)} is not in force"
+            if specs.observed_generation(target) != specs.generation(target):
+                found.append(f"{target}: {specs.spec(target)} is not in force: {self._is(target)}")
         for machine in self._server.machines.all_living():
             scheduler = machine.scheduler
             if scheduler is None:
                 continue
             limits = scheduler.limits
-            assert limits.tenant_default == desk.default, f"{machine.identity!r}: the default differs"
-            assert dict(limits.tenants) == desk.named, f"{machine.identity!r}: {limits.tenants}"
+            if limits.tenant_default != desk.default or dict(limits.tenants) != desk.named:
+                found.append(f"{machine.identity!r}: {limits.tenant_default}, {limits.tenants}")
+        return found

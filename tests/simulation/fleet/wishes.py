@@ -22,6 +22,10 @@ class Reverts:
         default_factory=dict[str, list[TenantLimits | None]]
     )
 
+    def concern(self, target: str) -> bool:
+        """Whether something of it may be taken back."""
+        return target in self.tenants or any(key[0] == target for key in self.limits)
+
     def explain(self, target: str, before: Spec | None, after: Spec | None) -> bool:
         """Whether that is somebody's change being taken back."""
         if target.startswith("tenant:"):
@@ -78,16 +82,19 @@ def _limits(
 ) -> dict[str, Spec | None]:
     after: dict[str, Spec | None] = {}
     for handle in fleet.members.handles.values():
-        spec = before.get(f"replica:{handle.id}")
-        concerned = command.replica in (None, handle.id) and handle.info is not None
-        if not concerned or handle.info is None or not isinstance(spec, ReplicaSpec):
+        if command.replica not in (None, handle.id) or handle.info is None:
             continue
         values: dict[str, int] = wanted(handle.info.kv_blocks)
+        target = f"replica:{handle.id}"
+        spec = before.get(target)
         for name in values:
             # Taken back in time, or because the replica would not have it after all.
-            old = {spec.limits.get(name), handle.limits.get(name), handle.first_limits.get(name)}
-            reverts.limits.setdefault((f"replica:{handle.id}", name), set()).update(old)
-        after[f"replica:{handle.id}"] = structs.replace(spec, limits={**spec.limits, **values})
+            old = {handle.limits.get(name), handle.first_limits.get(name)}
+            if isinstance(spec, ReplicaSpec):
+                old.add(spec.limits.get(name))
+            reverts.limits.setdefault((target, name), set()).update(old)
+        if isinstance(spec, ReplicaSpec):  # else it is on its way out, and may yet stay
+            after[target] = structs.replace(spec, limits={**spec.limits, **values})
     return after
 
 

@@ -1,5 +1,5 @@
-"""What the replicas of a scenario compute: each token follows from the prompt and the token before it, so that
-one that is lost, doubled or out of place makes everything behind it wrong."""
+"""What the replicas of a scenario compute: each token follows from the prompt and the token before it, so
+that one that is lost, doubled or out of place makes everything behind it wrong."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,0 +1,87 @@
+"""A change that was to go back by itself goes back, though the server that promised it is gone."""
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from infer_engine.control.headroom import Headroom
+from infer_engine.control.limits import LimitChanges
+from infer_engine.control.operations import Operations
+from infer_engine.control.timed_change import TimedChanges
+from infer_engine.protocol import ChangeLimits, ChangeTenant, SetHeadroom, TenantLimits
+from support.fleets import Bench, running_fleet, until
+
+
+@asynccontextmanager
+async def server(state: Path, ahead_s: float = 0.0) -> AsyncGenerator[tuple[Bench, Operations]]:
+    """``ahead_s``: it starts so much later."""
+    async with running_fleet(kv_blocks=16, state=state) as bench:
+        operations = Operations(time.time, lambda _: None)
+        TimedChanges(bench.fleet, operations, lambda: time.time() + ahead_s).resume()
+        yield bench, operations
+        await operations.close()
+        await bench.fleet.specs.save()
+
+
+async def change(bench: Bench, operations: Operations) -> None:
+    """A mark, a limit and a tenant, for a minute."""
+    await Headroom(bench.fleet, operations, time.time).set(SetHeadroom(percent=50, revert_after_s=60))
+    limits = LimitChanges(bench.fleet, operations, time.time)
+    await limits.change_limits(
+        ChangeLimits(limits={"max_passes": 3}, replica="r1", revert_after_s=60, actor="ann", reason="try")
+    )
+    await limits.change_tenant("flood", ChangeTenant(limits={"kv_share": 0.5}, revert_after_s=60))
+
+
+def marks(bench: Bench) -> list[int | None]:
+    return [bench.fleet.replica(each).kv.admit_limit for each in ("r0", "r1")]
+
+
+async def test_what_is_due_when_a_server_starts_goes_back_at_once(tmp_path: Path) -> None:
+    async with server(tmp_path) as (bench, operations):
+        await change(bench, operations)
+        assert marks(bench) == [8, 8]
+        passes = bench.fleet.limits().replicas["r0"]["max_passes"]
+    async with server(tmp_path, ahead_s=61) as (bench, operations):
+        await until(lambda: all(each.phase == "succeeded" for each in operations.newest_first()))
+        told = {each.kind: each.message for each in operations.newest_first()}
+        assert told == {
+            "headroom-revert": "r0 admit limit 8 → 16 blocks, r1 admit limit 8 → 16 blocks",
+            "limits-revert": f"r1 max_passes 3 → {passes}",
+            "tenant-revert": "kv_share=0.5 → the default",
+        }
+        await until(lambda: marks(bench) == [16, 16])
+        assert bench.fleet.limits().replicas["r1"]["max_passes"] == passes
+        assert bench.fleet.tenants().tenants == []
+    async with server(tmp_path) as (bench, operations):
+        assert operations.newest_first() == [], "once"
+        assert marks(bench) == [16, 16]
+
+
+async def test_what_is_not_due_yet_waits_for_its_time_and_is_an_operation_again(tmp_path: Path) -> None:
+    async with server(tmp_path) as (bench, operations):
+        await change(bench, operations)
+        due = {each.kind: each.deadline_at for each in operations.newest_first() if each.deadline_at}
+        versions = [bench.fleet.specs.version(each) for each in ("replica:r0", "replica:r1", "tenant:flood")]
+    async with server(tmp_path) as (bench, operations):
+        again = {each.kind: each for each in operations.newest_first()}
+        assert {kind: each.deadline_at for kind, each in again.items()} == due
+        assert {each.phase for each in again.values()} == {"running"}
+        assert (again["limits-revert"].actor, again["limits-revert"].reason) == ("ann", "try")
+        assert marks(bench) == [8, 8]
+        assert versions == [
+            bench.fleet.specs.version(each) for each in ("replica:r0", "replica:r1", "tenant:flood")
+        ]
+        # Somebody changes part of it again: that does not go back, the rest does.
+        await Headroom(bench.fleet, operations, time.time).set(SetHeadroom(percent=25, replica="r0"))
+        await LimitChanges(bench.fleet, operations, time.time).change_tenant(
+            "flood", ChangeTenant(limits={"kv_share": 0.25})
+        )
+        assert operations.get(again["tenant-revert"].id).phase == "cancelled"
+        assert operations.get(again["headroom-revert"].id).params["replicas"] == ["r1"]
+    async with server(tmp_path, ahead_s=61) as (bench, operations):
+        await until(lambda: marks(bench) == [12, 16])
+        await until(lambda: all(each.phase == "succeeded" for each in operations.newest_first()))
+        [flood] = bench.fleet.tenants().tenants
+        assert flood.limits == TenantLimits(kv_share=0.25)
