@@ -1,9 +1,9 @@
 """An MQTT broker that hangs for a minute costs nothing: not a token a second, and no memory.
 
 ``python tests/soak/broker.py [--seconds 60]``: a simulated fleet of its own under a steady load, and a real
-mosquitto that hears of all of it. Two windows with the broker as it should be give the band in which throughput
-is by itself; in a third the broker is stopped with SIGSTOP. Then it goes on, and hears again. Prints one JSON
-document and a line; the exit status is 1 when something is not as wanted.
+mosquitto that hears of all of it. Two windows with the broker as it should be give the band in which
+throughput is by itself; in a third the broker is stopped with SIGSTOP. Then it goes on, and hears again.
+Prints one JSON document and a line; the exit status is 1 when something is not as wanted.
 """
 
 import argparse
@@ -158,8 +158,8 @@ def main() -> int:
     verdict = "NOT AS WANTED" if report.faults else "as wanted"
     print(
         f"{verdict}: {first:.0f} and {second:.0f} tokens/s, {hung:.0f} while the broker hung; memory "
-        f"{', '.join(f'{each:.2f}' for each in report.rss_mib_per_min)} MiB/min; {report.events_dropped} events "
-        f"dropped and counted; {'; '.join(report.faults)}"
+        f"{', '.join(f'{each:.2f}' for each in report.rss_mib_per_min)} MiB/min; "
+        f"{report.events_dropped} events dropped and counted; {'; '.join(report.faults)}"
     )
     return int(bool(report.faults))
 
