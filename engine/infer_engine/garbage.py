@@ -1,17 +1,17 @@
 """Python's search for reference cycles, kept from stopping the event loop.
 
-Nearly nothing here is in a cycle: what ends is freed at once. The search looks at every live object all the same,
-and while it does all streams stand still: with 2,000 of them for some 200 ms, every few seconds. So it leaves out
-what the server has when it is ready and will have to its end, and looks less often. What does get into a cycle is
-still found, a little later: between two looks at the young ones at most ``YOUNG`` objects more are alive.
+Little here is in a cycle: most of what ends is freed at once. The search looks at every live object all the
+same, and while it does all streams stand still: with 2,000 of them for some 200 ms, every few seconds. So it
+leaves out what the server has when it is ready and will have to its end, and looks less often. What does get
+into a cycle is still found, a little later.
 """
 
 import gc
 
-#: New objects, less those freed, until the young ones are looked at; in steady streaming hardly ever.
-YOUNG = 50_000
+#: New objects, less those freed, until the young ones are looked at: a few milliseconds' worth.
+YOUNG = 10_000
 #: Looks at the young until those are looked at that outlived one, and of these until all are.
-MIDDLE, OLD = 10, 20
+MIDDLE, OLD = 20, 50
 
 
 def look_seldom() -> None:
