@@ -26,7 +26,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from soak.load import Asked, Told, loading, told
 from support.server import EngineServer, serving
 
-SLOTS, WAITING, TOKENS = 16, 32, 32
+SLOTS, WAITING = 16, 32
+#: Of different lengths, so that the batch does not end all at once. In all, 32 tokens on average.
+ANSWERS = (16, 24, 32, 40, 48)
+TOKENS = sum(ANSWERS) // len(ANSWERS)
 #: A step takes about 40 ms, so that a client's machine is not what is overloaded.
 DEPLOYMENT, SPEED = "llama-8b@1xh100", 0.12
 CONTROL_PERIOD_S = 0.05
@@ -108,7 +111,7 @@ class Overload:
             port=url.port or 80,
             model=self.model,
             seconds=seconds,
-            answer_tokens=(TOKENS,),
+            answer_tokens=ANSWERS,
             headers=self.headers,
             **how,
         )
@@ -177,7 +180,7 @@ def run(seconds: float, times: float, peak_s: float, deadline_s: float | None) -
         report = Report(
             peak_tokens_per_s=peak_rate,
             goodput_tokens_per_s=heard.tokens_in_time(in_time_s, RAMP_S, seconds),
-            offered_times=len(heard.ended) * TOKENS / seconds / peak_rate,
+            offered_times=len(heard.ended) / seconds * TOKENS / peak_rate,
             in_time_s=in_time_s,
             sent=len(heard.ended),
             ends=dict(heard.count()),
