@@ -3,7 +3,9 @@
 # make check  lint, types and import contracts alone
 # make simulate MINUTES=60 [WHAT=core|fleet], make parity   what the suite proves in small, for longer (docs/proof.md)
 # make openapi  write docs/openapi.json, what the control API is
-# make soak KILLS=100             replicas killed under load, clients that leave in every way, for long
+# make soak KILLS=100 REPEATS=50 OVERLOAD_S=60 TIMES=10 BROKER_S=60 MINUTES=20
+#                                 replicas killed under load, clients that leave in every way, ten times too many
+#                                 requests, a broker that hangs, and long steady work (docs/proof.md)
 # make bench  measure the engine, beside the peers that make peers has built
 
 PYTHON ?= python3
@@ -48,6 +50,10 @@ parity: $(STAMP) model
 soak: $(STAMP) model
 	$(BIN)/python tests/soak/kills.py --kills $(or $(KILLS),100)
 	$(BIN)/python tests/soak/disconnects.py $(or $(REPEATS),50)
+	$(BIN)/python tests/soak/overload.py --seconds $(or $(OVERLOAD_S),60) --times $(or $(TIMES),10)
+	$(BIN)/python tests/soak/overload.py --seconds $(or $(OVERLOAD_S),60) --times $(or $(TIMES),10) --deadline 6
+	$(BIN)/python tests/soak/broker.py --seconds $(or $(BROKER_S),60)
+	$(BIN)/python tests/soak/steady.py --minutes $(or $(MINUTES),20)
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -30,6 +30,7 @@ from infer_engine.entrance import Entrance, open_entrance
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.simulated import simulated_fleet
 from infer_engine.fleet.spec_file import SpecDirError
+from infer_engine.garbage import leave_out_what_is_here, look_seldom
 from infer_engine.gateway.app import build_gateway, too_many_connections
 from infer_engine.gateway.keys import Keyring
 from infer_engine.gateway.load import GatewayLoad
@@ -90,6 +91,7 @@ class StopSignal:
 async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: bool) -> int:
     """Serve until asked to stop; the exit code. StartError, with nothing left behind, when that is not
     possible."""
+    look_seldom()
     stop = StopSignal(settings.drain_s)
     _hear_signals(stop, hangup_stops=settings.token_file is None and settings.api_keys is None)
     most_connections = _raise_file_limit(settings.max_connections)
@@ -235,6 +237,7 @@ async def _until_stopped(fleet: Fleet, stop: StopSignal) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_POLL_S):
                 await stop.asked.wait()
+    leave_out_what_is_here()
     await stop.asked.wait()
 
 

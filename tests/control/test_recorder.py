@@ -2,12 +2,14 @@
 
 import asyncio
 import io
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from infer_console.recording import Header, RecordingError, RecordingReader, RecordingWriter, fold_all
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import Picture
+from infer_engine.control import recorder as recorder_module
 from infer_engine.control.context import Context
 from infer_engine.control.history import HistoryKeeper
 from infer_engine.control.operations import Operations
@@ -90,6 +92,23 @@ async def test_it_keeps_within_its_bound_and_says_what_it_covers(context: Contex
     whole = sum(map(len, recorder.recording(None, None)))
     part = sum(map(len, recorder.recording(status.until_at - 1, None)))
     assert 0 < part < whole
+
+
+async def test_what_it_keeps_takes_the_memory_that_it_counts(context: Context) -> None:
+    now_s = 0.0
+    recorder = Recorder(context, clock=lambda: now_s, wall=lambda: 1_000 + now_s)
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            recorder.tick()
+            for number in range(200):
+                context.fleet.feed.event("traffic", reason=f"{now_s}-{number}")
+            now_s += SEGMENT_S / 4
+        here = tracemalloc.Filter(True, recorder_module.__file__)
+        kept = tracemalloc.take_snapshot().filter_traces([here]).statistics("filename")
+    finally:
+        tracemalloc.stop()
+    assert 0 < kept[0].size < 2 * (recorder.status().bytes or 0)
 
 
 def test_a_cut_recording_is_readable_up_to_there(context: Context) -> None:

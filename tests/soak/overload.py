@@ -21,11 +21,15 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import httpx2
+from infer_engine.benchmark.processes import cpu_seconds
 from prometheus_client.parser import text_string_to_metric_families
 from soak.load import Asked, Told, loading, told
 from support.server import EngineServer, serving
 
-SLOTS, WAITING, TOKENS = 16, 32, 32
+SLOTS, WAITING = 16, 32
+#: Of different lengths, so that the batch does not end all at once. In all, 32 tokens on average.
+ANSWERS = (16, 24, 32, 40, 48)
+TOKENS = sum(ANSWERS) // len(ANSWERS)
 #: A step takes about 40 ms, so that a client's machine is not what is overloaded.
 DEPLOYMENT, SPEED = "llama-8b@1xh100", 0.12
 CONTROL_PERIOD_S = 0.05
@@ -53,7 +57,8 @@ class Report:
     ends: dict[str, int]
     not_served: dict[str, int]
     control_p99_ms: float
-    control_worst_ms: float
+    control_worst_ms_by_path: dict[str, float]
+    server_cpu_percent: float
     control_asked: int
     recovery_s: float
     load_behind_s: float
@@ -68,6 +73,7 @@ class ControlProbe(threading.Thread):
         self._server = server
         self._stop_asked = threading.Event()
         self.took_s: list[float] = []
+        self.worst_s: dict[str, float] = {}
         self.failed: list[str] = []
 
     def run(self) -> None:
@@ -79,7 +85,8 @@ class ControlProbe(threading.Thread):
                     status = client.get(path).status_code
                 except httpx2.HTTPError as error:
                     status = repr(error)
-                self.took_s.append(time.monotonic() - began_s)
+                self.took_s.append(took_s := time.monotonic() - began_s)
+                self.worst_s[path] = max(took_s, self.worst_s.get(path, 0.0))
                 if status != 200:
                     self.failed.append(f"{path}: {status}")
 
@@ -104,7 +111,7 @@ class Overload:
             port=url.port or 80,
             model=self.model,
             seconds=seconds,
-            answer_tokens=(TOKENS,),
+            answer_tokens=ANSWERS,
             headers=self.headers,
             **how,
         )
@@ -164,20 +171,23 @@ def run(seconds: float, times: float, peak_s: float, deadline_s: float | None) -
         before = scene.counted()
         probe = ControlProbe(server)
         probe.start()
+        began_s, cpu_s = time.monotonic(), cpu_seconds(server.pid)
         heard = scene.load(seconds, rate_per_s=times * peak_rate / TOKENS)
+        cpu_percent = 100 * (cpu_seconds(server.pid) - cpu_s) / (time.monotonic() - began_s)
         probe.stop()
         recovery_s = scene.recovery_s(alone_s)
         after = scene.counted()
         report = Report(
             peak_tokens_per_s=peak_rate,
             goodput_tokens_per_s=heard.tokens_in_time(in_time_s, RAMP_S, seconds),
-            offered_times=len(heard.ended) * TOKENS / seconds / peak_rate,
+            offered_times=len(heard.ended) / seconds * TOKENS / peak_rate,
             in_time_s=in_time_s,
             sent=len(heard.ended),
             ends=dict(heard.count()),
             not_served=heard.statuses(),
             control_p99_ms=1e3 * probe.p99_s(),
-            control_worst_ms=1e3 * max(probe.took_s),
+            control_worst_ms_by_path={path: 1e3 * took_s for path, took_s in probe.worst_s.items()},
+            server_cpu_percent=cpu_percent,
             control_asked=len(probe.took_s),
             recovery_s=recovery_s,
             load_behind_s=heard.behind_s,

@@ -127,7 +127,8 @@ class Recorder:
         if not self._segments or not self._segments[-1].pending:
             return
         segment = self._segments[-1]
-        frame = self._compressor.compress(bytes(segment.pending))
+        # A copy: what the compressor returns keeps all the room that it might have needed, ten times as much.
+        frame = bytes(memoryview(self._compressor.compress(bytes(segment.pending))))
         self._count(segment, len(frame) - len(segment.pending))
         segment.frames.append(frame)
         segment.pending.clear()
