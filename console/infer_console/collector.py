@@ -23,6 +23,7 @@ from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import EngineSource, EngineStatus, describe
 from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
 from infer_console.sources.interest import DEFAULT_HZ, Interest
+from infer_console.sources.lookups import Lookups
 from infer_console.state.audit import AuditPicture
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import Environment, Picture
@@ -69,6 +70,7 @@ class Collector:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: EngineClient | None = None
         self._source: EngineSource | None = None
+        self._lookups: Lookups | None = None
         self._changed: asyncio.Event | None = None
         self._main: asyncio.Task[None] | None = None
         self._sending: set[asyncio.Task[Answer]] = set()
@@ -111,10 +113,19 @@ class Collector:
         interest = Interest.of(replicas, detail, hz)
         self._call(lambda: self._source and self._source.set_interest(interest))
 
-    def watch_streams(self, requests: Iterable[str]) -> None:
-        """Whose generated text to be sent, at most 16; replaces what was asked before."""
+    def watch_streams(self, requests: Iterable[str], content: bool = False) -> None:
+        """Whose tokens to be told of, at most 16, and whether with their text; replaces what was asked
+        before."""
         wanted = tuple(requests)
-        self._call(lambda: self._source and self._source.watch_streams(wanted))
+        self._call(lambda: self._source and self._source.watch_streams(wanted, content=content))
+
+    def list_requests(self, wanted: bool) -> None:
+        """Whether to list all requests of the fleet."""
+        self._call(lambda: self._lookups and self._lookups.want_listing(wanted))
+
+    def watch_timeline(self, request: str | None) -> None:
+        """Whose timeline to follow."""
+        self._call(lambda: self._lookups and self._lookups.want_timeline(request))
 
     def watch_audit(self, wanted: bool) -> None:
         """Whether to ask for the audit, which is in the picture then."""
@@ -169,11 +180,13 @@ class Collector:
             self._client = client
             self._source = EngineSource(client, self._state, self._changed.set, self._engine)
             self._audit_tail = AuditTail(client, self._audit_told)
+            self._lookups = Lookups(client, self._state.looked_up, self._changed.set)
             self._loop = asyncio.get_running_loop()
             self._started.set()
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._source.run())
+                    group.create_task(self._lookups.run())
                     group.create_task(self._publish_forever(self._changed))
                     group.create_task(self._audit_tail.run())
             except asyncio.CancelledError:

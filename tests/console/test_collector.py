@@ -125,7 +125,7 @@ def test_it_taps_the_text_of_the_streams_that_are_watched(engine: EngineServer, 
     collector.set_interest(["r0", "r1"])
     with Client(engine):
         _, request = eventually(lambda: running(collector.picture))[0]
-        collector.watch_streams([request, "never-was"])
+        collector.watch_streams([request, "never-was"], content=True)
         eventually(lambda: request in collector.picture.streams)
         eventually(lambda: collector.picture.streams[request].tokens > 3)
     ended = eventually(lambda: collector.picture.streams[request].finish_reason)

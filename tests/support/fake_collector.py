@@ -21,6 +21,9 @@ class FakeCollector:
         self.interest: tuple[str, ...] = ()
         self.streams: tuple[str, ...] = ()
         self.audit_wanted = False
+        self.content = False
+        self.listing = False
+        self.timeline: str | None = None
         self.commands: list[tuple[Command, str | None]] = []
         self.answer: Callable[[Command, str | None], Answer] = self._accept
 
@@ -43,8 +46,14 @@ class FakeCollector:
     def set_interest(self, replicas: Iterable[str], detail: Sequence[str] = ("roster", "blocks")) -> None:
         self.interest = tuple(replicas)
 
-    def watch_streams(self, requests: Iterable[str]) -> None:
-        self.streams = tuple(requests)
+    def watch_streams(self, requests: Iterable[str], content: bool = False) -> None:
+        self.streams, self.content = tuple(requests), content
+
+    def list_requests(self, wanted: bool) -> None:
+        self.listing = wanted
+
+    def watch_timeline(self, request: str | None) -> None:
+        self.timeline = request
 
     def watch_audit(self, wanted: bool) -> None:
         self.audit_wanted = wanted

@@ -8,11 +8,13 @@ from infer_console.state.picture import Picture
 
 
 def find_request(picture: Picture, request: str | None) -> RequestRow | None:
-    """The row of a request wherever it is, None when no roster that is looked at has it."""
+    """The row of a request wherever it is, None when neither a roster that is looked at nor the list of all
+    has it."""
     for shown in picture.replicas.values():
         if request in shown.rows:
             return shown.rows[request or ""]
-    return next((row for row in picture.held if row.id == request), None)
+    listed = picture.listing.rows if picture.listing is not None else ()
+    return next((row for row in (*picture.held, *listed) if row.id == request), None)
 
 
 def _build(_target: str | None, values: Values) -> Command:

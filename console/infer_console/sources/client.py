@@ -88,8 +88,12 @@ class EngineClient:
     async def state(self) -> Status:
         return await self._get(f"{PREFIX}/state", Status)
 
-    async def requests(self, state: str | None = None, replica: str | None = None) -> Requests:
-        return await self._get(f"{PREFIX}/requests", Requests, state=state, replica=replica)
+    async def requests(
+        self, state: str | None = None, replica: str | None = None, limit: int | None = None
+    ) -> Requests:
+        """With ``limit`` the oldest of them, and how many more there are."""
+        most = None if limit is None else str(limit)
+        return await self._get(f"{PREFIX}/requests", Requests, state=state, replica=replica, limit=most)
 
     async def request(self, request: str) -> RequestRow:
         return await self._get(request_path(request), RequestRow)
@@ -195,9 +199,13 @@ class EngineClient:
             raise UnreachableError(self.target.url, _why(error)) from error
 
     @asynccontextmanager
-    async def tokens(self, requests: Sequence[str]) -> AsyncGenerator["MessageStream"]:
-        """The token tap: ``protocol.TokenDelta`` as JSON text, one per message."""
-        async with self._stream(f"{PREFIX}/tokens", {"requests": ",".join(requests)}) as stream:
+    async def tokens(
+        self, requests: Sequence[str], *, content: bool = True
+    ) -> AsyncGenerator["MessageStream"]:
+        """The token tap: ``protocol.TokenDelta`` as JSON text, one per message. Without ``content`` only when
+        tokens come, which needs no right to read them."""
+        path = f"{PREFIX}/{'tokens' if content else 'token-times'}"
+        async with self._stream(path, {"requests": ",".join(requests)}) as stream:
             yield stream
 
     @asynccontextmanager

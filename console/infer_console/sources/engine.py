@@ -69,6 +69,8 @@ class EngineSource:
         self._interest_changed = asyncio.Event()
         self._streams: tuple[str, ...] = ()  # as last asked for
         self._streams_changed = asyncio.Event()
+        #: Whether their text is asked for, or only when tokens come.
+        self._content = False
         self._backoff = Backoff()
         #: What the last connection was asked for, where the next can go on after it.
         self._watched: Interest | None = None
@@ -79,10 +81,11 @@ class EngineSource:
             self._interest = interest
             self._interest_changed.set()
 
-    def watch_streams(self, requests: tuple[str, ...]) -> None:
-        kept = self._state.watch_streams(requests)
-        if kept != self._streams:
-            self._streams = kept
+    def watch_streams(self, requests: tuple[str, ...], *, content: bool = False) -> None:
+        other = content != self._content
+        kept = self._state.watch_streams(requests, afresh=other)
+        if kept != self._streams or other:
+            self._streams, self._content = kept, content
             self._streams_changed.set()
         self._changed()
 
@@ -231,14 +234,14 @@ class EngineSource:
     async def _tap_once(self, wanted: tuple[str, ...], backoff: Backoff) -> None:
         """Read until the server ends the tap, which it does when all its requests have ended."""
         try:
-            async with self._client.tokens(wanted) as stream:
+            async with self._client.tokens(wanted, content=self._content) as stream:
                 self._state.stream_trouble("")
                 async for text in stream.messages():
                     try:
                         delta = _token_deltas.decode(text)
                     except (msgspec.DecodeError, RecursionError) as error:
                         raise NotUnderstoodError(f"the token tap is not the protocol: {error}") from error
-                    self._state.tokens(delta)
+                    self._state.tokens(delta, time.time())
                     backoff.reset()
                     self._changed()
         except RefusedError as refused:

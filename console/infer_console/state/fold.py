@@ -28,6 +28,7 @@ from infer_engine.protocol import (
 
 from infer_console.state.feed import EventFeed, OperationFeed
 from infer_console.state.link import LinkFold
+from infer_console.state.looked_up import LookedUp
 from infer_console.state.picture import Environment, Picture, ReplicaPicture
 from infer_console.state.replica import ReplicaFold
 from infer_console.state.series import INTERVAL_S, SAMPLES, SeriesSet, sample_replica, sample_totals
@@ -75,6 +76,7 @@ class ConsoleState:
         self._replica_history: dict[str, SeriesSet] = {}
         self._sampled_s: float | None = None
         self._looked_back = False
+        self.looked_up = LookedUp()
 
     # --- what comes in
 
@@ -159,9 +161,12 @@ class ConsoleState:
             case HeldDelta(rows=rows):
                 world.held = tuple(rows)
 
-    def watch_streams(self, requests: Iterable[str]) -> tuple[str, ...]:
-        """Keep the tails of these requests, at most 16, and of no others; returns those kept."""
+    def watch_streams(self, requests: Iterable[str], *, afresh: bool = False) -> tuple[str, ...]:
+        """Keep the tails of these requests, at most 16, and of no others; returns those kept. ``afresh``:
+        without what was read of them."""
         wanted = tuple(dict.fromkeys(requests))[:MAX_STREAMS]
+        if afresh:
+            self._streams.clear()
         self._streams = {request: self._streams.get(request) or StreamTail(request) for request in wanted}
         return wanted
 
@@ -172,10 +177,10 @@ class ConsoleState:
             self._streams[request].opened()
         return wanted
 
-    def tokens(self, delta: TokenDelta) -> None:
+    def tokens(self, delta: TokenDelta, heard_at: float | None = None) -> None:
         tail = self._streams.get(delta.request)
         if tail is not None:
-            tail.apply(delta)
+            tail.apply(delta, heard_at)
 
     def stream_gone(self, request: str) -> None:
         """The server does not know a tapped request (any more)."""
@@ -244,6 +249,9 @@ class ConsoleState:
             streams={request: tail.picture() for request, tail in self._streams.items()},
             history=self._history.series(),
             streams_message=self._streams_message,
+            listing=self.looked_up.listing,
+            listing_message=self.looked_up.listing_message,
+            timeline=self.looked_up.timeline,
         )
 
 

@@ -5,6 +5,7 @@ views are pure functions of a picture, so live, paused, past and replayed are th
 """
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,6 +17,7 @@ from infer_engine.protocol import (
     Replica,
     RequestRow,
     Role,
+    Timeline,
     Totals,
 )
 
@@ -81,7 +83,10 @@ class ReplicaPicture:
 
 @dataclass(frozen=True, slots=True)
 class StreamPicture:
-    """The tail of one request's generated text; untrusted. ``lines`` are split at newlines, bounded."""
+    """The tail of one request's generated text; untrusted. ``lines`` are split at newlines, bounded. Of the
+    latest tokens, one entry each, the last of them the last token: ``gaps_s`` to the one before it, ``ats``
+    when it came by the server's clock (Unix seconds), ``characters`` of ``text`` that are its own (empty
+    where no text is told)."""
 
     request: str
     text: str
@@ -89,6 +94,33 @@ class StreamPicture:
     dropped_chars: int = 0
     last_itl_s: float | None = None
     finish_reason: str | None = None
+    gaps_s: tuple[float | None, ...] = ()
+    ats: tuple[float, ...] = ()
+    characters: tuple[int, ...] = ()
+    #: When the last of it came here (Unix seconds).
+    heard_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The fleet's requests as the server listed them at ``at``: the oldest ones, and by state how many more
+    there are."""
+
+    rows: tuple[RequestRow, ...]
+    at: float
+    omitted: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePicture:
+    """What happened to one request. ``timeline`` is None before it came, and where it does not: ``message``
+    then says why (server text, not yet safe to print)."""
+
+    request: str
+    timeline: Timeline | None = None
+    message: str = ""
+    #: When it was told (Unix seconds).
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +163,10 @@ class Picture:
     history: dict[str, Series] = field(default_factory=dict)
     #: Why no tokens come for ``streams``, empty when they do; server text, not yet safe to print.
     streams_message: str = ""
+    #: All requests of the fleet, while somebody looks at them; else only the rosters that are looked at are
+    #: known.
+    listing: Listing | None = None
+    #: Why there is none, or why it is old; server text, not yet safe to print.
+    listing_message: str = ""
+    #: Of the request whose timeline is looked at.
+    timeline: TimelinePicture | None = None

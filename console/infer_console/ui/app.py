@@ -33,6 +33,7 @@ from infer_console.ui.ports import CollectorPort
 from infer_console.ui.quick_keys import as_typed, keep_escape
 from infer_console.ui.screens.action import ActionScreen
 from infer_console.ui.screens.base import ConsoleScreen, Interest, PaintedScreen
+from infer_console.ui.screens.boxes import KindsScreen, OperationScreen
 from infer_console.ui.screens.doctor import DoctorScreen
 from infer_console.ui.screens.events import EventsScreen
 from infer_console.ui.screens.fleet import FleetScreen
@@ -313,6 +314,9 @@ class ConsoleApp(App[int]):
             self.look.replica = self.look.cursor("fleet", "replicas").id
         if screen != "streams":
             self.look.zoomed = None
+            self.look.revealed = False  # who comes back asks for the text anew
+        if screen != "requests":
+            self.look.timeline = None
         if isinstance(self.screen, ConsoleScreen) and self.screen.name_in_look == screen:
             self.frame()
         else:
@@ -322,10 +326,20 @@ class ConsoleApp(App[int]):
         """Ask the collector for what is looked at now, where that has changed."""
         if interest != self._interest:
             self._interest = interest
-            self.collector.set_interest(*interest)
+            self.collector.set_interest(interest.replicas, interest.detail)
+            self.collector.list_requests(interest.listing)
+            self.collector.watch_timeline(interest.timeline)
 
-    def watch_streams(self, requests: list[str]) -> None:
-        self.collector.watch_streams(requests)
+    def watch_streams(self, requests: list[str], content: bool = False) -> None:
+        self.collector.watch_streams(requests, content)
+
+    def open_timeline(self, request: str) -> None:
+        """What happened to one request; Esc comes back from there."""
+        screen = self.screen
+        self.look.timeline = request
+        self.look.timeline_from = screen.name_in_look if isinstance(screen, ConsoleScreen) else "requests"
+        self.look.cursors.pop(("requests", "timeline"), None)
+        self.go("requests")
 
     def next_alarm(self) -> None:
         alarms = ordered_alarms(self.shown_picture)
@@ -384,6 +398,14 @@ class ConsoleApp(App[int]):
     def open_filter(self) -> None:
         if isinstance(self.screen, ConsoleScreen):
             self.push_screen(FilterScreen(self.screen))
+
+    def open_kinds(self) -> None:
+        if isinstance(self.screen, ConsoleScreen):
+            self.push_screen(KindsScreen(self.screen))
+
+    def open_operation(self, operation: str) -> None:
+        if isinstance(self.screen, ConsoleScreen):
+            self.push_screen(OperationScreen(self.screen, operation))
 
     def open_help(self, about: ScreenName) -> None:
         if isinstance(self.screen, ConsoleScreen):

@@ -6,7 +6,7 @@ from infer_engine.protocol import Event
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, join_text, safe, safe_identifier
-from infer_console.view.format import UNKNOWN, age, clock_in_lists, count, short_count
+from infer_console.view.format import UNKNOWN, age, clock, clock_in_lists, count, short_count
 from infer_console.view.layout import rule, window
 from infer_console.view.look import Look, ScreenName
 from infer_console.view.order import events, unfiltered
@@ -40,7 +40,7 @@ def event_rows(
         return []
     shown = events(picture, look, replica)
     focused = look.pane(screen) == "events"
-    note = "newest first" if width >= 60 else ""
+    note = _note(look, width)
     title = safe(f"EVENTS {safe_identifier(replica)}") if replica is not None else "EVENTS"
     rows = [rule(width, title, None, note, focused)] if titled or focused else []
     cursor = look.cursor(screen, "events")
@@ -53,12 +53,31 @@ def event_rows(
         selected = focused and str(event.seq) == cursor.id
         rows.append(event_row(event, width, with_replica=replica is None, selected=selected))
     if not shown:
-        rows.append(
-            Line(width)
-            .put(" nothing happened yet" if not look.filter else " no event matches the filter", "dim")
-            .row()
-        )
+        hidden = look.filter or look.hidden_kinds
+        words = " no event matches the filter" if hidden else " nothing happened yet"
+        rows.append(Line(width).put(words, "dim").row())
     return rows[:height]
+
+
+def _note(look: Look, width: int) -> SafeText:
+    if width < 60:
+        return safe("")
+    kinds = [WORDS[kind][0] for kind in WORDS if kind in look.hidden_kinds]
+    parts = [f"not {', '.join(kinds)}"] if kinds else []
+    if look.filter:
+        parts.append(f"filter: {safe(look.filter)}")
+    return safe("  ".join([*parts, "newest first"]), max(12, width // 2))
+
+
+def lost_row(picture: Picture, width: int) -> Row | None:
+    """What is not here any more, or never was: a console keeps a bounded number of events, and begins with
+    the latest ones. None where nothing is missing: a server numbers its events from 1 on."""
+    oldest = picture.events[0] if picture.events else None
+    if oldest is None or oldest.seq <= 1:
+        return None
+    text = f" {count(oldest.seq - 1)} earlier ones are not kept here; these begin {clock(oldest.at)}"
+    line = Line(width).put(safe(text), "dim")
+    return line.right("infer-console events --limit N has more ", "dim").row()
 
 
 def event_row(event: Event, width: int, with_replica: bool = True, selected: bool = False) -> Row:

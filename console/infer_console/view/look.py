@@ -10,7 +10,16 @@ from infer_console.view.owners import OwnerLetters
 
 ScreenName = Literal["fleet", "replica", "requests", "streams", "events", "traffic", "planner", "doctor"]
 Pane = Literal[
-    "replicas", "events", "operations", "roster", "queue", "requests", "panels", "findings", "audit"
+    "replicas",
+    "events",
+    "operations",
+    "roster",
+    "queue",
+    "requests",
+    "timeline",
+    "panels",
+    "findings",
+    "audit",
 ]
 Lens = Literal["owner", "sharing", "state"]
 FleetSort = Literal[
@@ -33,13 +42,15 @@ FleetSort = Literal[
     "id",
 ]
 RosterSort = Literal["batch", "blocks", "age", "generated", "tenant"]
+RequestSort = Literal["state", "age", "kv", "generated", "ttft", "tenant", "replica"]
+Shown = Literal["all", "waiting", "running", "ended"]
 
 PANES: dict[ScreenName, tuple[Pane, ...]] = {
     "fleet": ("replicas", "events"),
     "replica": ("roster", "queue", "events"),
     "requests": ("requests",),
     "streams": (),
-    "events": ("events",),
+    "events": ("events", "operations"),
     "traffic": (),
     "planner": (),
     "doctor": ("findings", "audit"),
@@ -48,6 +59,8 @@ LENSES: tuple[Lens, ...] = ("owner", "sharing", "state")
 #: In the order of ``s``: what an operator asks for first comes first.
 FLEET_SORTS: tuple[FleetSort, ...] = get_args(FleetSort)
 ROSTER_SORTS: tuple[RosterSort, ...] = ("batch", "blocks", "age", "generated", "tenant")
+REQUEST_SORTS: tuple[RequestSort, ...] = ("state", "age", "kv", "generated", "ttft", "tenant", "replica")
+SHOWN: tuple[Shown, ...] = ("all", "waiting", "running", "ended")
 MAX_FILTER = 64
 
 
@@ -125,6 +138,16 @@ class Look:
     fleet_sort: FleetSort = "worst"
     roster_sort: RosterSort = "batch"
     lens: Lens = "owner"
+    request_sort: RequestSort = "state"
+    #: Which requests the Requests screen lists.
+    shown: Shown = "all"
+    #: The request whose timeline is in the place of the list, and the screen to go back to from there.
+    timeline: str | None = None
+    timeline_from: ScreenName = "requests"
+    #: Kinds of events that are not shown.
+    hidden_kinds: set[str] = field(default_factory=set[str])
+    #: Generated text is shown, not only when its tokens came.
+    revealed: bool = False
     filter: str = ""
     #: The filter line is open and takes the keys.
     filtering: bool = False

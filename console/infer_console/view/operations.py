@@ -28,6 +28,14 @@ def shown_operations(picture: Picture, now: float) -> list[Operation]:
     )
 
 
+def eta_s(operation: Operation, now: float) -> float | None:
+    """How long it will still take if it goes on as it did until now; None where that cannot be told."""
+    done, total = operation.done, operation.total
+    if operation.phase != "running" or not done or total is None or done >= total:
+        return None
+    return max(0.0, now - operation.started_at) / done * (total - done)
+
+
 def operation_section(
     picture: Picture, width: int, height: int, now: float, titled: bool = True
 ) -> list[Row]:
@@ -64,6 +72,9 @@ def operation_row(operation: Operation, width: int, now: float) -> Row:
     if operation.done is not None and operation.total:
         line.put_spans(progress(operation.done, operation.total, 20 if wide else 10))
         line.put(safe(f" {operation.done}/{operation.total}")).put("  ")
+        left_s = eta_s(operation, now)
+        if left_s is not None:
+            line.put(safe(f"~{age(left_s)} left"), "accent").put("  ")
     if operation.phase not in ("pending", "running"):
         took = age((operation.ended_at or now) - operation.started_at)
         line.put(safe(operation.phase), _PHASE_ROLES.get(operation.phase, "text")).put(

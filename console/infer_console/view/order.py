@@ -3,13 +3,14 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from infer_engine.protocol import Alarm, Event, Replica, RequestRow
+from infer_engine.protocol import Alarm, Event, Operation, Replica, RequestRow
 
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.view.alarms import worst_alarms
 from infer_console.view.audit import shown_entries
 from infer_console.view.filter import compiled
 from infer_console.view.findings import shown_findings
+from infer_console.view.listing import listed
 from infer_console.view.look import Cursor, FleetSort, Look, Pane, ScreenName
 
 _STATE_RANK = {
@@ -145,8 +146,19 @@ def events(picture: Picture, look: Look, replica: str | None = None) -> list[Eve
         event
         for event in reversed(picture.events)
         if (replica is None or replica in (event.replica, event.to_replica))
+        and event.kind not in look.hidden_kinds
         and _matches(look, event.kind, event.replica, event.request, event.tenant, event.reason)
     ]
+
+
+def operations(picture: Picture, look: Look) -> list[Operation]:
+    """Those that began last first."""
+    shown = [
+        each
+        for each in picture.operations
+        if _matches(look, each.id, each.kind, each.target, each.phase, each.actor, each.message)
+    ]
+    return sorted(shown, key=lambda each: -each.started_at)
 
 
 def pane_ids(picture: Picture, look: Look, screen: ScreenName, pane: Pane) -> list[str]:
@@ -157,6 +169,10 @@ def pane_ids(picture: Picture, look: Look, screen: ScreenName, pane: Pane) -> li
         if pane == "findings":
             return [finding.id for finding in shown_findings(picture, look)]
         return [str(entry.number) for entry in shown_entries(picture, look)]
+    if pane == "requests":
+        return [item.id for item in listed(picture, look)]
+    if pane == "operations":
+        return [operation.id for operation in operations(picture, look)]
     if pane == "events":
         only = look.replica if screen == "replica" else None
         return [str(event.seq) for event in events(picture, look, only)]

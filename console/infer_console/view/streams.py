@@ -2,12 +2,14 @@
 
 from infer_engine.protocol import RequestRow
 
+from infer_console.actions.cancel import find_request
 from infer_console.state.picture import Picture, ReplicaPicture, StreamPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
-from infer_console.terminal.wrap import wrap
 from infer_console.view.format import age, count, milliseconds
+from infer_console.view.gauge import progress
 from infer_console.view.layout import fill
-from infer_console.view.row import Line, Role, Row, beside
+from infer_console.view.row import Line, Role, Row, Shown, beside
+from infer_console.view.token_flow import shape_rows, stall_s, text_rows
 
 MIN_PANEL_WIDTH = 38
 MIN_PANEL_HEIGHT = 5
@@ -33,7 +35,7 @@ def capacity(width: int, height: int) -> int:
 
 
 def stream_rows(
-    picture: Picture, shown: list[str], selected: str | None, width: int, height: int
+    picture: Picture, shown: list[str], selected: str | None, width: int, height: int, revealed: bool = False
 ) -> list[Row]:
     """A panel for every request of ``shown``, in that order."""
     if not shown:
@@ -51,41 +53,86 @@ def stream_rows(
         for position, request in enumerate(ids):
             last = position == len(ids) - 1
             own_width = width - used if last else panel_width
-            panel = panel_rows(picture, request, own_width, tall, request == selected)
+            panel = panel_rows(picture, request, own_width, tall, request == selected, revealed)
             block = panel if position == 0 else beside(block, panel, used - 2, used + own_width)
             used += own_width + 2
         made += block
     return fill(made, height, width)
 
 
-def find_request(picture: Picture, request: str) -> tuple[ReplicaPicture | None, RequestRow | None]:
-    for replica in picture.replicas.values():
-        row = replica.rows.get(request)
-        if row is not None:
-            return replica, row
-    return None, next((row for row in picture.held if row.id == request), None)
+def find_replica(picture: Picture, row: RequestRow | None) -> ReplicaPicture | None:
+    """The replica that has it."""
+    return picture.replicas.get(row.replica or "") if row is not None else None
 
 
-def panel_rows(picture: Picture, request: str, width: int, height: int, selected: bool = False) -> list[Row]:
-    """A head line with the request's numbers, then the end of its text; what users wrote is marked
-    ``content``."""
+def panel_rows(
+    picture: Picture, request: str, width: int, height: int, selected: bool = False, revealed: bool = False
+) -> list[Row]:
+    """A head line with the request's numbers, then its latest tokens: their text where it is ``revealed``,
+    else one sign for each. What users wrote is marked ``content``."""
     stream = picture.streams.get(request)
-    rows = [_head(picture, request, stream, width, selected)]
-    text_width = max(1, width - 2)
-    if stream is None or not stream.text:
-        waits = (
-            " waiting for its first token" if stream is None or stream.finish_reason is None else " no text"
-        )
-        rows.append(Line(width).put(waits, "dim").row())
-        return fill(rows, height, width)
-    wrapped = wrap(stream.text, text_width, height - 1)
-    for row in wrapped:
-        rows.append(Line(width).put("│", "rule").put_pane(row).row())
+    row = find_request(picture, request)
+    rows = [_head(picture, request, row, stream, width, selected, revealed)]
+    inner = max(1, width - 1)
+    prefill = _prefill(row, width)
+    if prefill is not None:
+        rows.append(prefill)
+    late = _late(picture, row, stream, width)
+    room = height - len(rows) - (1 if late is not None else 0)
+    if stream is None or not stream.tokens:
+        if prefill is None:
+            rows.append(Line(width).put(_no_token(stream), "dim").row())
+    elif revealed:
+        rows += _framed(text_rows(picture, stream, inner, room), width)
+    else:
+        rows += _framed(shape_rows(picture, stream, inner, room), width)
+    if late is not None:
+        rows.append(late)
     return fill(rows, height, width)
 
 
-def _head(picture: Picture, request: str, stream: StreamPicture | None, width: int, selected: bool) -> Row:
-    replica, row = find_request(picture, request)
+def _framed(rows: list[Row], width: int) -> list[Row]:
+    return [Line(width).put("│", "rule").put_spans(row).row() for row in rows]
+
+
+def _no_token(stream: StreamPicture | None) -> Shown:
+    ended = stream is not None and stream.finish_reason is not None
+    return " no token" if ended else " waiting for its first token"
+
+
+def _prefill(row: RequestRow | None, width: int) -> Row | None:
+    """How far the prompt is computed; None where it is, or is not begun."""
+    if row is None or row.phase != "prefill":
+        return None
+    whole = row.prompt_tokens + row.generated_tokens
+    line = Line(width).put("│", "rule").put("prefill ", "accent")
+    line.put_spans(progress(row.computed_tokens, max(1, whole), max(4, min(24, width - 34))))
+    return line.put(safe(f" {count(row.computed_tokens)}/{count(whole)} tok"), "dim").row()
+
+
+def _late(picture: Picture, row: RequestRow | None, stream: StreamPicture | None, width: int) -> Row | None:
+    """For how long no token has come, where that is long for this stream; and why, where it waits."""
+    if stream is None or stream.finish_reason is not None or stream.heard_at is None or not stream.tokens:
+        return None
+    silent_s = picture.at - stream.heard_at
+    if silent_s < max(1.0, stall_s(stream)):
+        return None
+    line = Line(width).put("│", "rule").put("█ no token for ", "crit").put(age(silent_s), "crit")
+    if row is not None and row.state == "waiting":
+        line.put(": waits, ", "warn").put(safe(row.waiting_reason or "just arrived", 14), "warn")
+    return line.row()
+
+
+def _head(
+    picture: Picture,
+    request: str,
+    row: RequestRow | None,
+    stream: StreamPicture | None,
+    width: int,
+    selected: bool,
+    revealed: bool,
+) -> Row:
+    replica = find_replica(picture, row)
     line = Line(width).put("┌", "rule").put("▸" if selected else " ", "accent")
     line.put(safe_identifier(request), "accent" if selected else "strong").put("  ")
     state, role = _state(row, stream)
@@ -94,16 +141,16 @@ def _head(picture: Picture, request: str, stream: StreamPicture | None, width: i
         line.put(safe_identifier(replica.status.id), "dim").put("  ")
     if row is not None and width >= 50:
         line.put(safe(row.tenant, 12), "dim").put("  ")
-    if stream is not None:
+    if stream is not None and stream.tokens:
         line.put(count(stream.tokens)).put(" tok", "dim")
         if stream.last_itl_s is not None and stream.finish_reason is None:
             line.put("  ITL ", "label").put(milliseconds(stream.last_itl_s)).put("ms", "dim")
-        if stream.dropped_chars:
+        if revealed and stream.dropped_chars:
             line.put(safe(f"  {count(stream.dropped_chars)} earlier chars dropped"), "dim")
     elif row is not None:
         line.put(age(row.age_s), "dim")
     line.put(" ")
-    if line.left > 12:
+    if revealed and line.left > 12:
         line.to(width - 9, "─", "rule").put(" content ", "dim")
     return line.to(width, "─", "rule").row()
 

@@ -6,8 +6,17 @@ from infer_console.view.banner import banner
 from infer_console.view.frame import ROOMY, bottom_row, whole
 from infer_console.view.layout import rule
 from infer_console.view.look import Look, Size
-from infer_console.view.row import Row
+from infer_console.view.row import Line, Row
 from infer_console.view.streams import stream_rows
+from infer_console.view.token_flow import SIGNS
+
+#: From this height on what the signs mean has a row.
+WITH_SIGNS = 16
+
+
+def may_read(picture: Picture) -> bool:
+    """Whether the server lets this console read generated text; one that does not say who we are is asked."""
+    return picture.role != "viewer"
 
 
 def streams_screen(
@@ -15,10 +24,32 @@ def streams_screen(
 ) -> list[Row]:
     """Exactly ``size.height`` rows of ``size.width`` cells; ``shown`` are the requests with a panel."""
     width, height = size
+    revealed = look.revealed and may_read(picture)
     rows = [banner(picture, look, width, now, safe("streams"))]
-    picked = safe(f"{len(look.marked)} picked") if look.marked else safe("newest running; space on 2 picks")
+    picked = f"{len(look.marked)} picked" if look.marked else "newest running; space picks"
     if height >= ROOMY:
-        rows.append(rule(width, "STREAMS", safe(str(len(shown))), picked))
+        note = safe(f"{picked}  {_content(picture, revealed)}")
+        rows.append(rule(width, "STREAMS", safe(str(len(shown))), note))
+    if height >= WITH_SIGNS and shown:
+        rows.append(_signs(picture, revealed, width))
+    if picture.streams_message and shown:
+        rows.append(Line(width).put(safe(f" no tokens: {picture.streams_message}", 200), "crit").row())
     body = height - len(rows) - 1
-    rows += stream_rows(picture, shown, look.cursor("streams", "panels").id, width, body)
+    selected = look.cursor("streams", "panels").id
+    rows += stream_rows(picture, shown, selected, width, body, revealed)
     return whole([], rows, [bottom_row(picture, look, "streams", width, now, notice)], width, height)
+
+
+def _content(picture: Picture, revealed: bool) -> str:
+    if revealed:
+        return "text shown, which is in the audit; c hides it"
+    if not may_read(picture):
+        return "text hidden: role viewer may not read it"
+    return "text hidden; c shows it"
+
+
+def _signs(picture: Picture, revealed: bool, width: int) -> Row:
+    line = Line(width).put(" a token each: ", "dim")
+    for sign, role, meaning in SIGNS:
+        line.put(sign, role).put(" ").put(meaning, "dim").put("  ")
+    return line.right(safe(f"{_content(picture, revealed)} "), "dim").row()

@@ -14,6 +14,7 @@ from textual.timer import Timer
 
 from infer_console.actions.action import Action, Undo
 from infer_console.actions.params import Given
+from infer_console.actions.preempt import with_replicas
 from infer_console.sources.client import actor
 from infer_console.state.picture import Picture
 from infer_console.ui.ports import Answer
@@ -53,6 +54,7 @@ class ActionScreen(OverlayScreen):
         scopes = ()
         if action.target == "replica or fleet" and target is not None:
             scopes = (target, "all replicas")
+        action = with_replicas(action, below.console.collector.picture, target)
         form = Form.of(action, target, given, scopes)
         self.dialog = Dialog(form, Prediction("asking", [], []))
         self._number = 0

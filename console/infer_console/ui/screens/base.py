@@ -23,10 +23,13 @@ PAGE = 10
 
 
 class Interest(NamedTuple):
-    """Replicas of which details are wanted, and which."""
+    """Replicas of which details are wanted, and which; whether the list of all requests is, and whose
+    timeline."""
 
     replicas: tuple[str, ...]
     detail: tuple[str, ...]
+    listing: bool = False
+    timeline: str | None = None
 
 
 def actions_of(screen: ScreenName) -> dict[str, str]:
@@ -187,6 +190,9 @@ class ConsoleScreen(PaintedScreen):
 
     def action_filter(self) -> None:
         self.console.open_filter()
+
+    def action_kinds(self) -> None:
+        self.console.open_kinds()
 
     def action_pause(self) -> None:
         self.console.toggle_pause()

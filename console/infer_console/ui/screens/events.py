@@ -4,6 +4,7 @@ from infer_console.state.picture import Picture
 from infer_console.ui.screens.base import ConsoleScreen, actions_of
 from infer_console.view.events_screen import events_screen
 from infer_console.view.look import Size
+from infer_console.view.order import events
 from infer_console.view.row import Row
 
 
@@ -16,6 +17,28 @@ class EventsScreen(ConsoleScreen):
 
     def target_replica(self) -> str | None:
         return None
+
+    def action_into(self) -> None:
+        """An operation's details; of an event its request's timeline, else its operation, else its
+        replica."""
+        cursor = self.focused_cursor()
+        look = self.console.look
+        if cursor is None or cursor.id is None:
+            return
+        if look.pane("events") == "operations":
+            self.console.open_operation(cursor.id)
+            return
+        shown = events(self.console.shown_picture, look)
+        event = next((each for each in shown if str(each.seq) == cursor.id), None)
+        if event is None:
+            return
+        if event.request is not None:
+            self.console.open_timeline(event.request)
+        elif event.operation is not None:
+            self.console.open_operation(event.operation)
+        elif event.replica is not None:
+            look.replica = event.replica
+            self.console.go("replica")
 
     def action_back(self) -> None:
         if self.console.look.filter:

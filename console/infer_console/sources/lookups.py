@@ -1,0 +1,88 @@
+"""What is asked for again and again while somebody looks at it: the watch stream of a large fleet could not
+carry it for all."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from infer_console.sources.client import EngineClient
+from infer_console.sources.engine import describe
+from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
+from infer_console.state.looked_up import MAX_ROWS, LookedUp
+
+LISTING_PERIOD_S = 1.0
+TIMELINE_PERIOD_S = 0.5
+
+
+class Lookups:
+    """Lives on the loop that owns ``found``; ``changed`` is called after every change."""
+
+    def __init__(self, client: EngineClient, found: LookedUp, changed: Callable[[], None]) -> None:
+        self._client = client
+        self._found = found
+        self._changed = changed
+        self._listing_wanted = asyncio.Event()
+        self._request: str | None = None
+        self._request_changed = asyncio.Event()
+
+    def want_listing(self, wanted: bool) -> None:
+        if wanted:
+            self._listing_wanted.set()
+        else:
+            self._listing_wanted.clear()
+            self._found.listing_left()
+            self._changed()
+
+    def want_timeline(self, request: str | None) -> None:
+        if request != self._request:
+            self._request = request
+            self._found.timeline_wanted(request)
+            self._request_changed.set()
+            self._changed()
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._list_forever())
+            group.create_task(self._follow_forever())
+
+    async def _list_forever(self) -> None:
+        while True:
+            await self._listing_wanted.wait()
+            try:
+                listed = await self._client.requests(limit=MAX_ROWS)
+            except (UnreachableError, RefusedError, NotUnderstoodError) as failure:
+                self._found.listing_failed(describe(failure))
+            else:
+                if self._listing_wanted.is_set():
+                    self._found.listed(listed, time.time())
+            self._changed()
+            await asyncio.sleep(LISTING_PERIOD_S)
+
+    async def _follow_forever(self) -> None:
+        while True:
+            self._request_changed.clear()
+            request = self._request
+            if request is None or await self._follow_once(request):
+                await self._request_changed.wait()
+                continue
+            try:
+                async with asyncio.timeout(TIMELINE_PERIOD_S):
+                    await self._request_changed.wait()
+            except TimeoutError:
+                pass  # it is asked again
+
+    async def _follow_once(self, request: str) -> bool:
+        """Whether its timeline is at its end, or there is none."""
+        is_over = False
+        try:
+            timeline = await self._client.timeline(request)
+        except (UnreachableError, RefusedError, NotUnderstoodError) as failure:
+            self._found.timeline_failed(request, describe(failure))
+            is_over = isinstance(failure, RefusedError) and failure.problem.status == 404
+        else:
+            if request == self._request:
+                self._found.timeline_came(request, timeline, time.time())
+            is_over = any(entry.kind == "finished" for entry in timeline.entries)
+        self._changed()
+        return is_over

@@ -1,0 +1,215 @@
+"""The table of the Requests screen: a row per request of the fleet, wherever it is and however it ended."""
+
+from collections.abc import Callable
+
+from infer_engine.protocol import RequestRow
+
+from infer_console.state.picture import Picture
+from infer_console.terminal.safe_text import SafeText, join_text, safe, safe_identifier
+from infer_console.view.filter import compiled
+from infer_console.view.format import UNKNOWN, age, count, milliseconds, seconds, short_count
+from infer_console.view.layout import rule, window
+from infer_console.view.listing import Item, counts, every_item, listed
+from infer_console.view.look import Look
+from infer_console.view.order import follow
+from infer_console.view.queue import reason_word
+from infer_console.view.roster import phase_cell, tier_cell
+from infer_console.view.row import Line, Role, Row
+from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
+
+LEAD = 2
+_ENDINGS: dict[str, Role] = {"stop": "ok", "length": "ok", "cancelled": "warn", "error": "crit"}
+
+
+def columns(longest: int, with_client_ids: bool) -> list[Column[Item]]:
+    """``longest`` is the length of the longest id."""
+    made: list[Column[Item]] = [
+        Column(
+            "REQ",
+            min(10, max(6, longest)),
+            lambda item: Cell(safe_identifier(item.id), "strong"),
+            left=True,
+            grows=max(0, min(longest, 28) - 10),
+        ),
+        Column("STATE", 11, _state, left=True),
+        Column("TENANT", 9, lambda item: Cell(safe(item.tenant or "–", 24)), need=1, left=True, grows=8),
+        Column("TIER", 4, _tier, need=6, left=True),
+        Column("ON", 4, _replica, left=True, grows=4),
+        Column("PROMPT", 7, lambda item: _of(item, lambda row: count(row.prompt_tokens)), need=3),
+        Column("CACHED", 7, lambda item: _of(item, lambda row: count(row.cached_tokens)), need=11),
+        Column("GEN/MAX", 9, _generated, need=5),
+        Column("BLOCKS", 6, _blocks, need=4),
+        Column("AGE", 6, _age),
+        Column("WAITED", 6, lambda item: _of(item, lambda row: age(row.queue_wait_s)), need=8),
+        Column("TTFT s", 6, lambda item: _of(item, lambda row: seconds(row.ttft_s)), need=7),
+        Column("ITL ms", 6, lambda item: _of(item, lambda row: milliseconds(row.last_itl_s)), need=9),
+        Column("PRE", 3, lambda item: _of(item, lambda row: count(row.preemptions), warn_over="0"), need=10),
+        Column("WHY", 22, _why, left=True, grows=60),
+    ]
+    if with_client_ids:
+        made.append(Column("CLIENT'S ID", 12, _client_id, need=12, left=True, grows=24))
+    return made
+
+
+def _of(item: Item, show: Callable[[RequestRow], SafeText], warn_over: str | None = None) -> Cell:
+    """A number of the row; nothing of it is known of a request that ended."""
+    text = show(item.row) if item.row is not None else UNKNOWN
+    if text == UNKNOWN or (warn_over is not None and text == warn_over):
+        return Cell(text, "dim")
+    return Cell(text, "warn" if warn_over is not None else "text")
+
+
+def _state(item: Item) -> Cell:
+    if item.event is not None:
+        if item.event.kind == "reject":
+            return Cell("rejected", "crit")
+        reason = item.event.reason or "ended"
+        return Cell(safe(reason, 11), _ENDINGS.get(reason, "text"))
+    if item.row is None or item.row.state == "waiting":
+        return Cell("waiting", "warn")
+    return phase_cell(item.row)
+
+
+def _tier(item: Item) -> Cell:
+    if item.row is not None:
+        return tier_cell(item.row)
+    event = item.event
+    if event is None or event.tier is None:
+        return Cell(UNKNOWN, "dim")
+    mark = "°" if event.synthetic else ""
+    return Cell(safe(f"{'int' if event.tier == 'interactive' else 'bat'}{mark}"), "dim")
+
+
+def _replica(item: Item) -> Cell:
+    return Cell(safe_identifier(item.replica)) if item.replica is not None else Cell("gate", "dim")
+
+
+def _generated(item: Item) -> Cell:
+    row, event = item.row, item.event
+    if row is not None:
+        most = count(row.max_tokens) if row.max_tokens is not None else UNKNOWN
+        return Cell(safe(f"{count(row.generated_tokens)}/{most}"))
+    known = event.tokens if event is not None and event.kind == "finish" else None
+    return Cell(count(known), "text" if known is not None else "dim")
+
+
+def _blocks(item: Item) -> Cell:
+    """What it holds; of one that waits, what it needs."""
+    row = item.row
+    if row is not None and row.state == "waiting":
+        return Cell(count(row.needs_blocks), "dim")
+    return _of(item, lambda each: count(each.kv_blocks))
+
+
+def _age(item: Item) -> Cell:
+    if item.row is not None:
+        return Cell(age(item.row.age_s), "warn" if item.state == "waiting" else "text")
+    return Cell(UNKNOWN, "dim")
+
+
+def _why(item: Item) -> Cell:
+    if item.row is not None:
+        return why_cell(item.row)
+    event = item.event
+    if event is None:
+        return Cell(UNKNOWN, "dim")
+    if event.kind == "reject":
+        return Cell(join_text(" ", [safe(event.reason or "", 40), safe(event.message or "", 80)]), "crit")
+    freed = safe(f"{count(event.blocks)} blk freed") if event.blocks is not None else safe("")
+    by = safe(f"by {event.actor}", 40) if event.actor is not None else safe("")
+    return Cell(join_text(", ", [part for part in (by, safe(event.message or "", 80), freed) if part]), "dim")
+
+
+def why_cell(row: RequestRow) -> Cell:
+    """Why it waits and what it lacks; of one that runs, what was done to it."""
+    parts: list[SafeText] = []
+    if row.state == "waiting":
+        word = reason_word(row)
+        behind = f" {safe_identifier(row.behind)}" if row.behind is not None else ""
+        parts.append(safe(f"{word}{behind}"))
+        if row.needs_blocks is not None and row.admissible_blocks is not None:
+            short = row.needs_blocks - row.admissible_blocks
+            parts.append(safe(f"short {count(short)} blk" if short > 0 else "would fit"))
+    if row.preemptions:
+        parts.append(safe(f"preempted {row.preemptions}×, {short_count(row.generated_tokens)} tok kept"))
+    if row.moves:
+        parts.append(safe(f"moved {row.moves}×"))
+    waits = row.state == "waiting" and row.waiting_reason not in ("behind", None)
+    return Cell(join_text(", ", parts), "warn" if waits else "text")
+
+
+def _client_id(item: Item) -> Cell:
+    """The client's own label, quoted: it is not an id that anything here acts on."""
+    label = item.row.client_id if item.row is not None else None
+    return Cell(safe(f'"{safe(label, 40)}"'), "dim") if label else Cell("")
+
+
+def request_table(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
+    """Title, heads, the requests around the cursor, and what is not among them."""
+    if height <= 0:
+        return []
+    items = listed(picture, look)
+    cursor = follow(picture, look, "requests", "requests", [item.id for item in items])
+    rows = [_title(picture, look, len(items), width)]
+    longest = max((len(item.id) for item in items), default=8)
+    with_ids = any(item.row is not None and item.row.client_id for item in items)
+    fitted = fit_columns(columns(longest, with_ids), width - LEAD)
+    rows.append(head_row(fitted, width, LEAD))
+    foot = _foot(picture, look, width)
+    room = max(1, height - len(rows) - len(foot))
+    shown = window(len(items), room if len(items) <= room else max(1, room - 1), cursor.index)
+    for index in shown:
+        item = items[index]
+        selected = item.id == cursor.id
+        line = Line(width, "cursor" if selected else "plain").put("▸" if selected else " ", "accent")
+        line.put("●" if item.id in look.marked else " ", "accent")
+        rows.append(item_row(fitted, item, width, line, line.tone))
+    if len(shown) < len(items):
+        above, below = shown.start, len(items) - shown.stop
+        rows.append(Line(width).put(safe(f"   … {count(above)} above, {count(below)} below"), "dim").row())
+    elif not items:
+        rows.append(Line(width).put(_nobody(picture, look), "dim").row())
+    return [*rows[: max(1, height - len(foot))], *foot][:height]
+
+
+def _title(picture: Picture, look: Look, shown: int, width: int) -> Row:
+    there = counts(every_item(picture))
+    words = f"{count(there.waiting)} waiting, {count(there.running)} running, {count(there.ended)} ended"
+    if look.filter or look.shown != "all":
+        words = f"{count(shown)} of {words}"
+    notes = [f"sort: {look.request_sort}"]
+    if look.shown != "all":
+        notes.append(f"only {look.shown}")
+    if look.filter:
+        notes.append(f"filter: {safe(look.filter)}")
+    return rule(width, "REQUESTS", safe(words), safe("  ".join(notes), max(8, width // 2)), focused=True)
+
+
+def _foot(picture: Picture, look: Look, width: int) -> list[Row]:
+    """What of the fleet's requests is not in the list, and what is wrong with the list or the filter."""
+    rows: list[Row] = []
+    listing = picture.listing
+    if listing is not None and any(listing.omitted.values()):
+        more = ", ".join(f"{count(number)} {state}" for state, number in listing.omitted.items() if number)
+        text = f" … more than {count(len(listing.rows))}: the oldest are listed, not {more}"
+        rows.append(Line(width).put(safe(text), "warn").row())
+    if listing is None and any(replica.status.running for replica in picture.replicas.values()):
+        text = " only requests of replicas whose roster is known"
+        rows.append(Line(width).put(text, "dim").row())
+    if picture.listing_message:
+        old = f" (as of {age(picture.at - listing.at)} ago)" if listing is not None else ""
+        rows.append(Line(width).put(safe(f" no list: {picture.listing_message}{old}", 200), "crit").row())
+    trouble = compiled(look.filter).trouble if look.filter else ""
+    if trouble:
+        rows.append(Line(width).put(safe(f" filter: {trouble}", 120), "warn").row())
+    return rows
+
+
+def _nobody(picture: Picture, look: Look) -> SafeText:
+    if look.filter:
+        return safe(f"   no request matches “{look.filter}”", 100)
+    if look.shown != "all":
+        return safe(f"   nobody is {look.shown}")
+    if picture.listing is None and picture.totals is not None and (picture.totals.running or 0):
+        return safe("   the list is on its way")
+    return safe("   no request at the moment, and none ended in the last 5 minutes")
