@@ -69,6 +69,7 @@ class ParadeApp(DemoApp):
         if screen.name_in_look != wanted:
             self.go(wanted)
         self.look.zoomed = STREAM
+        self.look.revealed = True
         self._fake.show(pictures.incident() if text == DONE else hostile_incident(text))
         self.frame()
         if text == DONE:

@@ -93,8 +93,12 @@ async def test_streams_watch_those_with_a_panel() -> None:
         await driven.wait_for("ROSTER")
         await driven.press("j", "space", "space")
         await driven.press("4")
+        await driven.wait_for("text hidden; c shows it")
+        assert "The capital of France is Paris." not in driven.text
+        assert (driven.collector.streams, driven.collector.content) == (("req-01", "req-02"), False)
+        await driven.press("c")
         await driven.wait_for("The capital of France is Paris.")
-        assert driven.collector.streams == ("req-01", "req-02")
+        assert (driven.collector.streams, driven.collector.content) == (("req-01", "req-02"), True)
         await driven.press("1")
         await driven.wait("no stream watched", lambda: driven.collector.streams == ())
 
@@ -104,6 +108,8 @@ async def test_enter_on_a_request_shows_its_tokens_alone() -> None:
         await driven.press("2")
         await driven.wait_for("ROSTER")
         await driven.press("j", "enter")
+        await driven.wait_for("text hidden; c shows it")
+        await driven.press("c")
         await driven.wait_for("The capital of France is Paris.")
         assert driven.collector.streams == ("req-01",)
         await driven.press("escape")

@@ -65,7 +65,7 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     row = find_request(picture, target)
     if row is None:
         return [f"request {target} is not there any more"]
-    to = text(values, "to")
+    to = _to(values)
     lines = [f"{target} leaves the batch; {row.kv_blocks} blocks are free by the next step"]
     if to:
         lines.append(

@@ -82,7 +82,7 @@ def lost_row(picture: Picture, width: int) -> Row | None:
 
 def event_row(event: Event, width: int, with_replica: bool = True, selected: bool = False) -> Row:
     word, role = WORDS.get(event.kind, (safe(event.kind.upper(), 7), "notice"))
-    line = Line(width, "cursor" if selected else "plain").put(" ")
+    line = Line(width, "cursor" if selected else "plain").put("▸" if selected else " ", "accent")
     line.put(moment(event.at, width), "dim").put(" ")
     line.put(word, role).to(line.used + 8 - len(word))
     if with_replica:

@@ -135,7 +135,6 @@ KEYS: tuple[Key, ...] = (
     Key("v", "v", "which", "show", "all, those that wait, run, or ended", "look", ("requests",), 6),
     Key("space", "space", "mark", "mark", "pick a request for the Streams screen", "look", ("requests",), 3),
     Key("f", "f", "kinds", "kinds", "which kinds of events are shown", "look", ("events",), 7),
-    Key("f", "f", "kinds", "kinds", "which kinds of events are shown", "look", LISTS),
     Key(
         "c",
         "c",

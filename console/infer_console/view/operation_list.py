@@ -36,7 +36,7 @@ def operation_list(picture: Picture, look: Look, width: int, height: int, now: f
     for index in window(len(shown), room if len(shown) <= room else max(1, room - 1), at):
         operation = shown[index]
         row = operation_row(operation, width, now)
-        rows.append(with_tone(row, "cursor") if focused and operation.id == cursor.id else row)
+        rows.append(_selected(row, width) if focused and operation.id == cursor.id else row)
     if len(shown) > room and room > 1:
         more = safe(f" … {len(shown) - room + 1} more; enter tells all of one")
         rows.append(Line(width).put(more, "dim").row())
@@ -44,6 +44,13 @@ def operation_list(picture: Picture, look: Look, width: int, height: int, now: f
         words = " no operation matches the filter" if look.filter else " nobody did anything yet"
         rows.append(Line(width).put(words, "dim").row())
     return rows[:height]
+
+
+def _selected(row: Row, width: int) -> Row:
+    """The cursor takes the place of the blank before the id."""
+    first, *rest = with_tone(row, "cursor")
+    kept = first._replace(text=first.text[1:], cells=first.cells - 1)
+    return Line(width, "cursor").put("▸", "accent").put_spans((kept, *rest)).row()
 
 
 def operation_box(picture: Picture, operation: str, width: int, height: int, now: float) -> list[Row]:
