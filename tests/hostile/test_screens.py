@@ -1,15 +1,20 @@
 """Hostile text in every field that others fill: screens keep their shape and print nothing they may not."""
 
+from collections.abc import Callable
+
 import pytest
 from hostile.corpus import CORPUS, FORBIDDEN
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import safe_identifier
 from infer_console.view.doctor_screen import doctor_screen
+from infer_console.view.events_screen import events_screen
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.frame import start_rows
 from infer_console.view.look import Look, Size
+from infer_console.view.operation_list import operation_box
 from infer_console.view.replica_screen import replica_screen
-from infer_console.view.row import Row, plain
+from infer_console.view.requests_screen import requests_screen
+from infer_console.view.row import Row, overlay, plain
 from infer_console.view.streams_screen import streams_screen
 from rich.cells import cell_len
 from support import pictures
@@ -37,8 +42,22 @@ def all_screens(picture: Picture, replica: str, stream: str, size: Size) -> list
         replica_screen(picture, look, size, pictures.NOW),
         replica_screen(picture, filtered, size, pictures.NOW),
         streams_screen(picture, look, [stream], size, pictures.NOW),
+        streams_screen(picture, Look(revealed=True), [stream], size, pictures.NOW),
+        requests_screen(picture, look, size, pictures.NOW),
+        requests_screen(picture, filtered, size, pictures.NOW),
+        requests_screen(picture, Look(timeline=stream), size, pictures.NOW),
+        events_screen(picture, look, size, pictures.NOW),
+        over(events_screen(picture, filtered, size, pictures.NOW), operation_box, picture, size),
         start_rows(picture, size.width, size.height),
     ]
+
+
+def over(
+    rows: list[Row], box: Callable[[Picture, str, int, int, float], list[Row]], picture: Picture, size: Size
+) -> list[Row]:
+    """A box on the first operation over a screen."""
+    operation = picture.operations[0].id
+    return overlay(rows, box(picture, operation, size.width, size.height, pictures.NOW), size.width)
 
 
 @pytest.mark.parametrize("text", CORPUS, ids=lambda text: ascii(text[:16]))

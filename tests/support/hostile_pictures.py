@@ -6,8 +6,15 @@ import dataclasses
 import msgspec
 from infer_console.state.audit import AuditEntry, AuditPicture
 from infer_console.state.finding import Finding, Proposal
-from infer_console.state.picture import Link, Picture, ReplicaPicture, StreamPicture
-from infer_engine.protocol import Alarm, Operation, RequestRow
+from infer_console.state.picture import (
+    Link,
+    Listing,
+    Picture,
+    ReplicaPicture,
+    StreamPicture,
+    TimelinePicture,
+)
+from infer_engine.protocol import Alarm, Operation, RequestRow, Timeline, TimelineEntry, TtftSplit
 from support import pictures
 from support.doctor_pictures import FINDINGS
 
@@ -45,12 +52,19 @@ def hostile_incident(text: str) -> Picture:
         operations=operations,
         alarms=alarms,
         replicas={id: _replica(replica, text) for id, replica in picture.replicas.items()},
-        streams={STREAM: StreamPicture(STREAM, text, 12, 3, 0.04, None)},
+        streams={STREAM: _stream(STREAM, text)},
         server_version=text,
         held=(_row(pictures.QUEUE[0], text),),
         streams_message="",
         findings=tuple(_finding(finding, text) for finding in FINDINGS),
         audit=AuditPicture((AuditEntry(1, pictures.NOW, text, text, text, text, text, text),), text, text),
+        listing=Listing(
+            tuple(_row(row, text) for row in (*pictures.QUEUE, *pictures.ROSTER)),
+            pictures.NOW,
+            {"running": 7},
+        ),
+        listing_message=text,
+        timeline=TimelinePicture(STREAM, _timeline(STREAM, text), text, pictures.NOW),
     )
 
 
@@ -70,8 +84,42 @@ def hostile_ids(text: str) -> Picture:
         for event in picture.events
     )
     hostile = ReplicaPicture(status, {text: row}, (text,), replica.blocks, at=replica.at)
-    streams = {text: StreamPicture(text, text, 1)}
-    return dataclasses.replace(picture, events=events, replicas={text: hostile}, streams=streams)
+    return dataclasses.replace(
+        picture,
+        events=events,
+        replicas={text: hostile},
+        streams={text: _stream(text, text)},
+        listing=Listing((row,), pictures.NOW),
+        timeline=TimelinePicture(text, _timeline(text, text), text, pictures.NOW),
+    )
+
+
+def _stream(request: str, text: str) -> StreamPicture:
+    """Its last token was waited for, so that the text is cut there."""
+    return StreamPicture(
+        request,
+        text,
+        12,
+        3,
+        0.04,
+        gaps_s=(0.04, 0.04, 2.0),
+        ats=(pictures.NOW - 2.04, pictures.NOW - 2.0, pictures.NOW),
+        characters=(max(0, len(text) - 2), 1, min(1, len(text))),
+        heard_at=pictures.NOW - 5,
+    )
+
+
+def _timeline(request: str, text: str) -> Timeline:
+    return Timeline(
+        request=request,
+        began_at=pictures.NOW - 9,
+        entries=[
+            TimelineEntry(kind="arrived", at_s=0.0),
+            TimelineEntry(kind="routed", at_s=1.0, replica=text, reason=text),
+            TimelineEntry(kind="admitted", at_s=2.0, replica=text),
+        ],
+        ttft_split_s=TtftSplit(gateway=0.1, tokenize=0.2),
+    )
 
 
 def _row(row: RequestRow, text: str) -> RequestRow:

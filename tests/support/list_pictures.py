@@ -3,6 +3,7 @@ times, operations."""
 
 import dataclasses
 
+import msgspec
 from infer_console.state.picture import Listing, Picture, StreamPicture, TimelinePicture
 from infer_engine.protocol import Event, Operation, RequestRow, Timeline, TimelineEntry, TtftSplit
 from support import pictures
@@ -103,12 +104,7 @@ ENDINGS: tuple[Event, ...] = (
 def listed(**changes: object) -> Picture:
     """All requests of the fleet, as far as the server lists them."""
     rows = (*QUEUE, *HELD, *ROSTER, *ELSEWHERE)
-    events = [
-        Event(
-            **{field: getattr(event, field) for field in event.__struct_fields__} | {"seq": 1_912 + event.seq}
-        )
-        for event in pictures.EVENTS
-    ]
+    events = [msgspec.structs.replace(event, seq=1_912 + event.seq) for event in pictures.EVENTS]
     fields: dict[str, object] = {
         "listing": Listing(rows, NOW - 0.4, {"waiting": 19, "running": 174}),
         "events": (*ENDINGS, *events),

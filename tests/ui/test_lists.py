@@ -103,7 +103,8 @@ async def test_a_request_is_moved_to_a_replica_of_choice() -> None:
         await driven.wait_for("stays where it is")
         assert "roomiest first: r6 8,240 blk" in driven.text
         await driven.press("right")
-        await driven.wait_for("it goes on at r6")
+        await driven.wait_for("‹ r6 ›")
+        await driven.wait_for("the server's prediction:")
         await driven.press("P")
         await driven.wait("the command", lambda: driven.collector.applied)
         (command, target) = driven.collector.applied[0]
