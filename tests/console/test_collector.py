@@ -136,6 +136,60 @@ def test_it_taps_the_text_of_the_streams_that_are_watched(engine: EngineServer, 
     eventually(lambda: not collector.picture.streams)
 
 
+def test_when_tokens_come_is_told_without_their_text(engine: EngineServer, collector: Collector) -> None:
+    collector.set_interest(["r0", "r1"])
+    with Client(engine):
+        _, request = eventually(lambda: running(collector.picture))[0]
+        collector.watch_streams([request])
+        hidden = eventually(
+            lambda: (
+                shown
+                if (shown := collector.picture.streams.get(request)) is not None and shown.tokens > 3
+                else None
+            )
+        )
+        assert (hidden.text, hidden.characters) == ("", ())
+        assert len(hidden.gaps_s) == len(hidden.ats) == hidden.tokens
+        assert hidden.heard_at is not None
+        collector.watch_streams([request], content=True)
+        eventually(lambda: collector.picture.streams[request].text)
+        collector.watch_streams([request])
+        eventually(lambda: not collector.picture.streams[request].text)
+        eventually(lambda: collector.picture.streams[request].tokens > 3)
+        assert collector.picture.streams[request].text == ""
+
+
+def test_all_requests_and_a_timeline_are_asked_for_while_somebody_looks(
+    engine: EngineServer, collector: Collector
+) -> None:
+    assert collector.picture.listing is None
+    collector.list_requests(True)
+    with Client(engine):
+        listing = eventually(
+            lambda: shown if (shown := collector.picture.listing) is not None and shown.rows else None
+        )
+        request = listing.rows[0].id
+        collector.watch_timeline(request)
+        eventually(lambda: (shown := collector.picture.timeline) is not None and shown.timeline is not None)
+
+    def entries() -> list[str]:
+        shown = collector.picture.timeline
+        return [each.kind for each in shown.timeline.entries] if shown is not None and shown.timeline else []
+
+    kinds = eventually(lambda: found if "finished" in (found := entries()) else None)
+    assert (
+        kinds.index("arrived") < kinds.index("routed") < kinds.index("admitted") < kinds.index("first_token")
+    )
+    eventually(lambda: (shown := collector.picture.listing) is not None and not shown.rows)
+    collector.watch_timeline("never-was")
+    eventually(
+        lambda: (shown := collector.picture.timeline) is not None and "no such request" in shown.message
+    )
+    collector.watch_timeline(None)
+    collector.list_requests(False)
+    eventually(lambda: collector.picture.timeline is None and collector.picture.listing is None)
+
+
 def test_commands_get_their_result_or_the_problem(engine: EngineServer, collector: Collector) -> None:
     assert ok(collector.command(Drain(dry_run=True), "r0")).operation is None
     problem = collector.command(Undrain(), "r99").result(ANSWER_S)

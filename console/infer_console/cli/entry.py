@@ -11,6 +11,7 @@ from typing import TextIO
 
 from infer_console import __version__
 from infer_console.cli import codes
+from infer_console.cli.did_you_mean import HelpfulParser
 from infer_console.cli.registry import VERBS
 from infer_console.cli.tui import read_only_option, run_tui, tui_arguments
 
@@ -74,7 +75,7 @@ def _is_open(stream: TextIO | None) -> bool:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = HelpfulParser(
         prog="infer-console",
         description=DESCRIPTION,
         epilog=EPILOG,

@@ -102,7 +102,9 @@ def _operations(arguments: Namespace) -> int:
     from infer_console.cli.tables import print_operations
 
     return _show(
-        arguments, lambda client: client.operations(), lambda found: print_operations(found.operations)
+        arguments,
+        lambda client: client.operations(),
+        lambda found: print_operations(sorted(found.operations, key=lambda each: -each.started_at)),
     )
 
 

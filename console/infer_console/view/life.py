@@ -1,5 +1,6 @@
 """A request's life as one bar: when it waited, prefilled and decoded, and what came in between."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from infer_engine.protocol import Timeline, TimelineEntry
@@ -21,8 +22,6 @@ _BEGINS = {
     "routed": "waits",
     "moved": "waits",
     "preempted": "waits",
-    "admitted": "prefills",
-    "resumed": "prefills",
     "first_token": "decodes",
 }
 _MARKS: dict[str, tuple[Shown, Role]] = {
@@ -41,27 +40,33 @@ class Stage(NamedTuple):
 
 def stages(timeline: Timeline, now_s: float) -> list[Stage]:
     """Back to back from its arrival until it ended, or until now, which is ``now_s`` after the timeline
-    began. A resumed sequence computes what it lost and decodes on: that is drawn as decoding, since no entry
-    divides the two."""
+    began."""
     found: list[Stage] = []
-    name, from_s = "gateway", 0.0
-    had_token = False
-    end_s = now_s
-    for entry in timeline.entries:
+    name, from_s, end_s = "gateway", 0.0, now_s
+    for number, entry in enumerate(timeline.entries):
         if entry.kind == "finished":
             end_s = entry.at_s
             break
-        had_token = had_token or entry.kind == "first_token"
-        begins = _stage(entry, had_token)
+        begins = _BEGINS.get(entry.kind) or _computed(timeline.entries, number)
         if begins is not None and begins != name:
             found.append(Stage(name, from_s, entry.at_s))
             name, from_s = begins, entry.at_s
     return [*found, Stage(name, from_s, max(from_s, end_s))]
 
 
-def _stage(entry: TimelineEntry, had_token: bool) -> str | None:
-    begins = _BEGINS.get(entry.kind)
-    return "decodes" if begins == "prefills" and had_token else begins
+def _computed(entries: Sequence[TimelineEntry], number: int) -> str | None:
+    """A sequence that was swapped in decodes at once; one that computes again what it lost decodes after the
+    last chunk of that."""
+    before = entries[:number]
+    if not any(entry.kind == "first_token" for entry in before):
+        return "prefills" if entries[number].kind in ("admitted", "resumed") else None
+    if entries[number].kind in ("admitted", "resumed"):
+        left = next((entry for entry in reversed(before) if entry.kind in ("preempted", "moved")), None)
+        return "decodes" if left is not None and left.reason == "swap" else "prefills"
+    if entries[number].kind == "prefill":
+        is_last = number + 1 == len(entries) or entries[number + 1].kind != "prefill"
+        return "decodes" if is_last else None
+    return None
 
 
 def life_rows(timeline: Timeline, now_s: float, width: int, *, legend: bool) -> list[Row]:

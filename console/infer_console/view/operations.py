@@ -31,6 +31,8 @@ def shown_operations(picture: Picture, now: float) -> list[Operation]:
 def eta_s(operation: Operation, now: float) -> float | None:
     """How long it will still take if it goes on as it did until now; None where that cannot be told."""
     done, total = operation.done, operation.total
+    if operation.kind == "inject":  # it counts what was sent, and ends by the clock
+        return None
     if operation.phase != "running" or not done or total is None or done >= total:
         return None
     return max(0.0, now - operation.started_at) / done * (total - done)

@@ -9,7 +9,7 @@ from infer_console.terminal.safe_text import SafeText, join_text, safe, safe_ide
 from infer_console.view.filter import compiled
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, seconds, short_count
 from infer_console.view.layout import rule, window
-from infer_console.view.listing import Item, counts, every_item, listed
+from infer_console.view.listing import MAX_ENDED, Item, counts, every_item, listed
 from infer_console.view.look import Look
 from infer_console.view.order import follow
 from infer_console.view.queue import reason_word
@@ -174,7 +174,8 @@ def request_table(picture: Picture, look: Look, width: int, height: int) -> list
 
 def _title(picture: Picture, look: Look, shown: int, width: int) -> Row:
     there = counts(every_item(picture))
-    words = f"{count(there.waiting)} waiting, {count(there.running)} running, {count(there.ended)} ended"
+    more = "+" if there.ended == MAX_ENDED else ""
+    words = f"{count(there.waiting)} waiting, {count(there.running)} running, {there.ended}{more} ended"
     if look.filter or look.shown != "all":
         words = f"{count(shown)} of {words}"
     notes = [f"sort: {look.request_sort}"]

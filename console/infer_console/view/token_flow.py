@@ -94,6 +94,8 @@ def shape_rows(picture: Picture, stream: StreamPicture, width: int, height: int)
     while the next one grows."""
     if height <= 0:
         return []
+    if not stream.gaps_s:
+        return [Line(width).put(" when its tokens came is not known (any more)", "dim").row()]
     total = len(stream.gaps_s)
     first = max(0, (total - width * height) // width * width)
     stops = [mark for mark in marks(picture, stream) if mark.place >= first]

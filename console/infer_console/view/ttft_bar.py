@@ -20,7 +20,8 @@ MARKS: dict[str, tuple[Shown, Role]] = {
 
 
 class Parts(NamedTuple):
-    """Seconds; None where a part is not known. ``over`` is False where the first byte is still waited for."""
+    """Seconds; None where a part is not known. ``over`` is False where the first token is still waited
+    for."""
 
     gateway: float | None
     tokenize: float | None
@@ -44,8 +45,7 @@ def parts_of(timeline: Timeline, now_s: float) -> Parts:
     is ``now_s`` after the timeline began."""
     split = timeline.ttft_split_s
     if split.queue is not None and split.prefill is not None:
-        over = split.total is not None
-        return Parts(split.gateway, split.tokenize, split.queue, split.prefill, split.send, over)
+        return Parts(split.gateway, split.tokenize, split.queue, split.prefill, split.send, True)
     return _so_far(timeline, split, now_s)
 
 
