@@ -94,9 +94,9 @@ def test_screen(name: str, size: Size) -> None:
         assert sum(span.cells for span in row) == size.width
 
 
-@pytest.mark.parametrize("width", [1, 5, 20, 40, 59, 79, 99, 119, 160, 200])
+@pytest.mark.parametrize("width", [1, 20, 40, 59, 100])
 def test_every_size_is_drawn(width: int) -> None:
-    for height in (1, 2, 3, 5, 10, 15, 23, 30, 50):
+    for height in (1, 2, 5, 12, 30):
         for name, screen in SCREENS.items():
             rows = screen(Size(width, height))
             assert all(sum(span.cells for span in row) == width for row in rows), name
