@@ -181,6 +181,7 @@ class Collector:
             self._source = EngineSource(client, self._state, self._changed.set, self._engine)
             self._lookups = Lookups(client, self._state.looked_up, self._changed.set)
             self._audit_tail = AuditTail(client, self._audit_told)
+            self._lookups = Lookups(client, self._state.looked_up, self._changed.set)
             self._loop = asyncio.get_running_loop()
             self._started.set()
             try:

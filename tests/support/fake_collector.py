@@ -24,6 +24,9 @@ class FakeCollector:
         self.listing = False
         self.timeline: str | None = None
         self.audit_wanted = False
+        self.content = False
+        self.listing = False
+        self.timeline: str | None = None
         self.commands: list[tuple[Command, str | None]] = []
         self.answer: Callable[[Command, str | None], Answer] = self._accept
 
