@@ -237,6 +237,10 @@ class Replica(Struct, frozen=True, kw_only=True):
     observed_generation: int | None = None
     #: How often it was ended because it had stalled.
     stalls: int | None = None
+    #: What a decode step reads at least, beside the KV of its sequences, and how fast its device can at best
+    #: by its data sheet: together the floor of a step. None where it is not known.
+    weight_bytes: int | None = None
+    bandwidth_bytes_per_s: float | None = None
     ttft_split_s: TtftSplits = TtftSplits()
     #: Tokens that first admissions looked up in the prefix cache since the server's start, and how many of
     #: them were found.
@@ -1030,6 +1034,10 @@ class ReplicaFrame(Struct, frozen=True, kw_only=True, tag="frame"):
     and ``blocks`` hold what changed, ``removed`` the requests that left, ``order`` the whole new order
     when it changed: running requests in batch order, then waiting ones in admission order.
 
+    ``eviction`` is whole whenever it comes: cached blocks in the order in which they would be given away, as
+    pairs of a first block and a count, under zero where the block numbers fall. The order of cached blocks
+    that it does not name is not known.
+
     An empty ``blocks`` says that the map is unknown: the replica died or has not told yet, and what was known
     of its blocks holds no more. So does a new ``status.incarnation``: its blocks come whole."""
 
@@ -1041,6 +1049,7 @@ class ReplicaFrame(Struct, frozen=True, kw_only=True, tag="frame"):
     removed: list[str] = []
     order: list[str] | None = None
     blocks: list[BlockRun] | None = None
+    eviction: list[int] | None = None
 
 
 class ReplicaGone(Struct, frozen=True, kw_only=True, tag="gone"):

@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 import msgspec
-from infer_engine.core.observe import BlockMap, block_map, block_runs, rows
+from infer_engine.core.observe import MOST_EVICTION_RUNS, BlockMap, block_map, block_runs, eviction_runs, rows
 from infer_engine.protocol import BlockRun
 from support.scheduling import Rig
 
@@ -142,3 +142,28 @@ def _of_block(there: BlockMap, block: int) -> tuple[str, tuple[str, ...], int]:
     owners = tuple(owner for owner, table in there.tables for held in table if held == block)
     count = there.refs[block]
     return ("cached" if count < 0 else "used" if count else "free"), owners, max(0, count)
+
+
+def test_the_order_of_eviction_is_that_in_which_blocks_are_given_away() -> None:
+    assert eviction_runs(BlockMap([], [], [])) == []
+    assert eviction_runs(BlockMap([], [], [7, 6, 5, 1, 2, 3, 9])) == [7, -3, 1, 3, 9, 1]
+    rig = Rig(blocks=8, prefix_cache=True)
+    rig.add("a", prompt=16, max_tokens=1)
+    rig.step()
+    rig.step()
+    cached = list(rig.pool.cached_blocks)
+    assert cached
+    seen = block_map(rig.scheduler)
+    assert seen.cached == cached
+    runs = eviction_runs(seen)
+    told = [
+        block
+        for first, count in zip(runs[::2], runs[1::2], strict=True)
+        for block in range(first, first + count, 1 if count > 0 else -1)
+    ]
+    assert told == cached
+
+
+def test_of_a_scattered_order_the_end_is_left_out() -> None:
+    scattered = list(range(0, 4 * MOST_EVICTION_RUNS, 2))
+    assert len(eviction_runs(BlockMap([], [], scattered))) == 2 * MOST_EVICTION_RUNS

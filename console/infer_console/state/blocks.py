@@ -16,14 +16,32 @@ SWEEP_AT = 256
 _KINDS = {"free": FREE, "cached": CACHED, "used": USED}
 
 
+def _within(first: int, count: int, size: int) -> range:
+    """The blocks of a run that are in the pool, in its order."""
+    if count >= 0:
+        return range(max(0, first), min(size, first + count))
+    return range(min(size - 1, first), max(-1, first + count), -1)
+
+
 class BlockTable:
     """Mutable arrays behind a ``BlockMap``. ``picture()`` returns the same map until something changes."""
 
-    __slots__ = ("_block_size", "_index", "_kinds", "_owner", "_owners", "_picture", "_refs", "_sweep_at")
+    __slots__ = (
+        "_block_size",
+        "_evict_quarter",
+        "_index",
+        "_kinds",
+        "_owner",
+        "_owners",
+        "_picture",
+        "_refs",
+        "_sweep_at",
+    )
 
     def __init__(self, total: int, block_size: int) -> None:
         self._block_size = block_size
         self._kinds = bytearray()
+        self._evict_quarter = b""
         self._owner: array[int] = array("H")
         self._refs: array[int] = array("H")
         self._owners: list[str] = []
@@ -64,6 +82,24 @@ class BlockTable:
             self._refs[first:end] = array("H", [refs]) * count
         self._picture = None
 
+    def order(self, eviction: list[int]) -> None:
+        """The order in which cached blocks go, as pairs of a first block and a count; see ReplicaFrame."""
+        size = len(self._kinds)
+        runs = [_within(eviction[at], eviction[at + 1], size) for at in range(0, len(eviction) - 1, 2)]
+        total = sum(len(run) for run in runs)
+        quarters = bytearray(size)
+        place = 0
+        for run in runs:
+            while run:
+                quarter = 1 + place * 4 // total
+                part = run[: max(1, -(-quarter * total // 4) - place)]
+                low = min(part[0], part[-1])
+                quarters[low : low + len(part)] = bytes([quarter]) * len(part)
+                place += len(part)
+                run = run[len(part) :]
+        self._evict_quarter = bytes(quarters)
+        self._picture = None
+
     def picture(self) -> BlockMap:
         if self._picture is None:
             self._picture = BlockMap(
@@ -73,6 +109,7 @@ class BlockTable:
                 owner=self._owner[:],
                 refs=self._refs[:],
                 owners=tuple(self._owners),
+                evict_quarter=self._evict_quarter if len(self._evict_quarter) == len(self._kinds) else b"",
             )
         return self._picture
 

@@ -10,9 +10,18 @@ from infer_console.view.owners import OwnerLetters
 
 ScreenName = Literal["fleet", "replica", "requests", "streams", "events", "traffic", "planner", "doctor"]
 Pane = Literal[
-    "replicas", "events", "operations", "roster", "queue", "requests", "panels", "findings", "audit"
+    "replicas",
+    "events",
+    "operations",
+    "roster",
+    "queue",
+    "blocks",
+    "requests",
+    "panels",
+    "findings",
+    "audit",
 ]
-Lens = Literal["owner", "sharing", "state"]
+Lens = Literal["owner", "age", "sharing", "evict", "tier", "state"]
 FleetSort = Literal[
     "worst",
     "waiting",
@@ -36,7 +45,7 @@ RosterSort = Literal["batch", "blocks", "age", "generated", "tenant"]
 
 PANES: dict[ScreenName, tuple[Pane, ...]] = {
     "fleet": ("replicas", "events"),
-    "replica": ("roster", "queue", "events"),
+    "replica": ("roster", "queue", "blocks", "events"),
     "requests": ("requests",),
     "streams": (),
     "events": ("events",),
@@ -44,7 +53,7 @@ PANES: dict[ScreenName, tuple[Pane, ...]] = {
     "planner": (),
     "doctor": ("findings", "audit"),
 }
-LENSES: tuple[Lens, ...] = ("owner", "sharing", "state")
+LENSES: tuple[Lens, ...] = get_args(Lens)
 #: In the order of ``s``: what an operator asks for first comes first.
 FLEET_SORTS: tuple[FleetSort, ...] = get_args(FleetSort)
 ROSTER_SORTS: tuple[RosterSort, ...] = ("batch", "blocks", "age", "generated", "tenant")

@@ -13,6 +13,7 @@ from infer_engine.core.scheduler import Scheduler
 from infer_engine.protocol import BlockRun, Phase, RequestState, WaitingReason
 
 _CACHED = -1
+MOST_EVICTION_RUNS = 1_000
 _Mark = int | tuple[str, ...]
 
 
@@ -82,6 +83,8 @@ class BlockMap(Struct, frozen=True, array_like=True, gc=False):
     refs: list[int]
     #: Of every running request, in batch order.
     tables: list[tuple[str, list[int]]]
+    #: Those that are cached, in the order in which they would be given to others.
+    cached: list[int] = []
 
 
 def block_map(scheduler: Scheduler) -> BlockMap:
@@ -89,7 +92,11 @@ def block_map(scheduler: Scheduler) -> BlockMap:
     refs = scheduler.pool.ref_counts[:]
     for block in scheduler.pool.cached_blocks:
         refs[block] = _CACHED
-    return BlockMap(refs, [(request.id, request.block_table[:]) for request in scheduler.running.values()])
+    return BlockMap(
+        refs,
+        [(request.id, request.block_table[:]) for request in scheduler.running.values()],
+        list(scheduler.pool.cached_blocks),
+    )
 
 
 def block_runs(of: BlockMap) -> list[BlockRun]:
@@ -107,6 +114,25 @@ def block_runs(of: BlockMap) -> list[BlockRun]:
         )
         for start, end in zip(starts, ends, strict=True)
     ]
+
+
+def eviction_runs(of: BlockMap) -> list[int]:
+    """``of.cached`` as pairs of a first block and a count: under zero, the block numbers fall, as those of a
+    table that was let go do. The order of what is beyond ``MOST_EVICTION_RUNS`` is left out."""
+    runs: list[int] = []
+    for block in of.cached:
+        if runs:
+            first, length = runs[-2:]
+            if block == first + length and length > 0:
+                runs[-1] += 1
+                continue
+            if block == first - abs(length) and (length < 0 or length == 1):
+                runs[-1] = -abs(length) - 1
+                continue
+        if len(runs) >= 2 * MOST_EVICTION_RUNS:
+            break
+        runs += (block, 1)
+    return runs
 
 
 def _owners(mark: _Mark) -> tuple[str, ...]:
