@@ -179,7 +179,7 @@ async def test_map_and_roster_stand_on_the_same_request() -> None:
         await driven.wait_for("▸BLOCKS")
         chosen = driven.app.look.cursor("replica", "roster").id
         assert driven.app.look.cursor("replica", "blocks").id == chosen
-        await driven.wait_for("6,362 blk, 20%")
+        await driven.wait_for("6,362 blk, 21%")
         await driven.press("j")
         assert driven.app.look.cursor("replica", "roster").id == "7e0b90"
         await driven.wait_for("▹ █ 7e0b90")
