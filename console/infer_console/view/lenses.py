@@ -40,13 +40,17 @@ PENDING_GLYPH = Glyph(safe("▓"), "pending")
 USED_GLYPH = Glyph(safe("#"), "used")
 UNOWNED_GLYPH = Glyph(safe("?"), "text")
 UNTOLD_GLYPH = Glyph(safe("╱"), "dim")
-AGE_GLYPHS = tuple(
-    Glyph(safe(text), role)
-    for text, role in (("1", "owner0"), ("2", "owner1"), ("3", "owner2"), ("4", "owner3"))
+AGE_GLYPHS = (
+    Glyph(safe("1"), "owner0"),
+    Glyph(safe("2"), "owner1"),
+    Glyph(safe("3"), "owner2"),
+    Glyph(safe("4"), "owner3"),
 )
-EVICT_GLYPHS = tuple(
-    Glyph(safe(text), role)
-    for text, role in (("1", "warn"), ("2", "cached"), ("3", "cached"), ("4", "cached"))
+EVICT_GLYPHS = (
+    Glyph(safe("1"), "warn"),
+    Glyph(safe("2"), "cached"),
+    Glyph(safe("3"), "cached"),
+    Glyph(safe("4"), "cached"),
 )
 TIER_GLYPHS = {"interactive": Glyph(safe("I"), "owner0"), "batch": Glyph(safe("b"), "owner1")}
 
