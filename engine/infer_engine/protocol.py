@@ -7,7 +7,7 @@ Fields may be added, never renamed: an older console ignores what it does not kn
 
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 PROTOCOL_VERSION = 1
 
@@ -301,6 +301,8 @@ class BlockRun(Struct, frozen=True, gc=False):
     state: BlockState
     owners: tuple[str, ...] = ()
     refs: int = 0
+    #: Of cached ones, the quarter (1 to 4) of the order in which they are given away: 1 goes first.
+    evict_quarter: int | UnsetType = UNSET
 
 
 class Blocks(Struct, frozen=True, kw_only=True):
@@ -1034,10 +1036,6 @@ class ReplicaFrame(Struct, frozen=True, kw_only=True, tag="frame"):
     and ``blocks`` hold what changed, ``removed`` the requests that left, ``order`` the whole new order
     when it changed: running requests in batch order, then waiting ones in admission order.
 
-    ``eviction`` is whole whenever it comes: cached blocks in the order in which they would be given away, as
-    pairs of a first block and a count, under zero where the block numbers fall. The order of cached blocks
-    that it does not name is not known.
-
     An empty ``blocks`` says that the map is unknown: the replica died or has not told yet, and what was known
     of its blocks holds no more. So does a new ``status.incarnation``: its blocks come whole."""
 
@@ -1049,7 +1047,6 @@ class ReplicaFrame(Struct, frozen=True, kw_only=True, tag="frame"):
     removed: list[str] = []
     order: list[str] | None = None
     blocks: list[BlockRun] | None = None
-    eviction: list[int] | None = None
 
 
 class ReplicaGone(Struct, frozen=True, kw_only=True, tag="gone"):

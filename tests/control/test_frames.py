@@ -183,17 +183,3 @@ async def test_a_replica_that_dies_takes_its_map_along() -> None:
         assert dead is not None
         assert (dead.blocks, dead.order) == ([], [])
         observer.close()
-
-
-def test_the_eviction_order_comes_whole_when_it_changed() -> None:
-    sent = SentReplica()
-    first = structs.replace(frame(1, [row("a")], OWNED), eviction=[3, -2])
-    assert sent.delta(first, Detail(), 0.0) == first
-    assert sent.delta(first, Detail(), 0.1) is None
-    later = structs.replace(first, step=2, eviction=[4, -3])
-    delta = sent.delta(later, Detail(), 0.2)
-    assert delta is not None
-    assert (delta.eviction, delta.blocks, delta.rows) == ([4, -3], None, None)
-    unwatched = SentReplica().delta(first, Detail(blocks=False), 0.0)
-    assert unwatched is not None
-    assert unwatched.eviction is None

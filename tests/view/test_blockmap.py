@@ -96,7 +96,7 @@ def test_what_goes_first_and_what_is_not_told() -> None:
     assert replica.blocks is not None
     look = Look(replica="r0", lens="evict")
     assert cells(replica, look, 21, 1) == "#######╱╱" + "·" * 11
-    told = dataclasses.replace(replica.blocks, evict_quarter=bytes([0] * 7 + [3, 1] + [0] * 11))
+    told = dataclasses.replace(replica.blocks, evict_quarters=bytes([0] * 7 + [3, 1] + [0] * 11))
     assert cells(dataclasses.replace(replica, blocks=told), look, 21, 1) == "#######31" + "·" * 11
 
 

@@ -81,7 +81,7 @@ def test_both_marks_on_the_gauge_and_their_numbers() -> None:
     assert gauge.index("╎") < gauge.index("┃")
     assert any("╎ batch ≤ 19,836  ┃ admit ≤ 27,465" in row for row in shown)
     strip = next(row for row in shown if row.startswith(" RUN ") and "TOK/S" in row)
-    assert strip.split()[-1] == "86"
+    assert strip.split()[-1] == "760"
 
 
 def test_a_wide_screen_has_requests_left_and_blocks_right() -> None:

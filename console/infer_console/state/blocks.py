@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Iterable
 
 from infer_engine.protocol import BlockRun
+from msgspec import UnsetType
 
 from infer_console.state.picture import CACHED, FREE, NO_OWNER, USED, BlockMap
 
@@ -16,19 +17,12 @@ SWEEP_AT = 256
 _KINDS = {"free": FREE, "cached": CACHED, "used": USED}
 
 
-def _within(first: int, count: int, size: int) -> range:
-    """The blocks of a run that are in the pool, in its order."""
-    if count >= 0:
-        return range(max(0, first), min(size, first + count))
-    return range(min(size - 1, first), max(-1, first + count), -1)
-
-
 class BlockTable:
     """Mutable arrays behind a ``BlockMap``. ``picture()`` returns the same map until something changes."""
 
     __slots__ = (
         "_block_size",
-        "_evict_quarter",
+        "_evict_quarters",
         "_index",
         "_kinds",
         "_owner",
@@ -41,7 +35,7 @@ class BlockTable:
     def __init__(self, total: int, block_size: int) -> None:
         self._block_size = block_size
         self._kinds = bytearray()
-        self._evict_quarter = b""
+        self._evict_quarters = bytearray()
         self._owner: array[int] = array("H")
         self._refs: array[int] = array("H")
         self._owners: list[str] = []
@@ -62,10 +56,12 @@ class BlockTable:
         more = total - len(self._kinds)
         if more > 0:
             self._kinds.extend(bytes([FREE]) * more)
+            self._evict_quarters.extend(bytes(more))
             self._owner.extend(array("H", [NO_OWNER]) * more)
             self._refs.extend(array("H", [0]) * more)
         else:
             del self._kinds[total:], self._owner[total:], self._refs[total:]
+            del self._evict_quarters[total:]
         self._block_size = block_size
         self._picture = None
 
@@ -78,26 +74,11 @@ class BlockTable:
             owner = self._owner_index(run.owners[0]) if run.owners else NO_OWNER
             refs = max(0, min(run.refs, MAX_REFS))
             self._kinds[first:end] = bytes([_KINDS[run.state]]) * count
+            told = run.evict_quarter
+            quarter = 0 if isinstance(told, UnsetType) else max(0, min(told, 4))
+            self._evict_quarters[first:end] = bytes([quarter]) * count
             self._owner[first:end] = array("H", [owner]) * count
             self._refs[first:end] = array("H", [refs]) * count
-        self._picture = None
-
-    def order(self, eviction: list[int]) -> None:
-        """The order in which cached blocks go, as pairs of a first block and a count; see ReplicaFrame."""
-        size = len(self._kinds)
-        runs = [_within(eviction[at], eviction[at + 1], size) for at in range(0, len(eviction) - 1, 2)]
-        total = sum(len(run) for run in runs)
-        quarters = bytearray(size)
-        place = 0
-        for run in runs:
-            while run:
-                quarter = 1 + place * 4 // total
-                part = run[: max(1, -(-quarter * total // 4) - place)]
-                low = min(part[0], part[-1])
-                quarters[low : low + len(part)] = bytes([quarter]) * len(part)
-                place += len(part)
-                run = run[len(part) :]
-        self._evict_quarter = bytes(quarters)
         self._picture = None
 
     def picture(self) -> BlockMap:
@@ -109,7 +90,7 @@ class BlockTable:
                 owner=self._owner[:],
                 refs=self._refs[:],
                 owners=tuple(self._owners),
-                evict_quarter=self._evict_quarter if len(self._evict_quarter) == len(self._kinds) else b"",
+                evict_quarters=bytes(self._evict_quarters),
             )
         return self._picture
 

@@ -56,7 +56,7 @@ class BlockMap:
     owners: tuple[str, ...]
     #: Of each cached block the quarter (1 to 4) of the eviction order that it is in: 1 goes first; 0 where
     #: the server does not tell. Of others it means nothing. Empty: of none it is told.
-    evict_quarter: bytes = b""
+    evict_quarters: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

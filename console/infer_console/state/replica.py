@@ -57,8 +57,6 @@ class ReplicaFold:
             self._patch_blocks(frame)
         elif frame.blocks is not None:
             self._blocks = None  # the server does not know them any more
-        if frame.eviction is not None and self._blocks is not None:
-            self._blocks.order(frame.eviction)
         self._picture = None
 
     def _patch_rows(self, rows: list[RequestRow], removed: list[str]) -> None:

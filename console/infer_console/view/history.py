@@ -179,19 +179,19 @@ def _span(value_s: float) -> SafeText:
 
 
 def strip_row(history: dict[str, Series], width: int, curves: Sequence[Curve]) -> Row:
-    """Several curves beside each other in one row, each with its present figure."""
+    """Several curves beside each other in one row, each with its peak: what is now stands above."""
     line = Line(width)
     share = width // max(1, len(curves))
     for index, curve in enumerate(curves):
         series = history.get(curve.key) or Series(1.0)
-        latest = series.values[-1] if series.values else None
-        figure = _figure(curve, latest)
+        known = [value for value in series.values if value is not None]
+        peak = safe(f"max {_figure(curve, max(known, default=None))}")
         line.to(index * share).put(" ").put(curve.label, "label").put(" ")
-        cells = share - len(curve.label) - len(figure) - 4
+        cells = share - len(curve.label) - len(peak) - 4
         if cells > 0:
             folded = fold(series, cells, samples_per_cell(series, cells))
             line.put(sparkline(folded, curve.top), "spark").put(" ")
-        line.put(figure, "strong" if latest is not None else "dim")
+        line.put(peak, "dim")
     return line.row()
 
 

@@ -172,7 +172,7 @@ def _tier_glyph(row: RequestRow) -> Glyph:
 
 
 def _evict_class(blocks: BlockMap) -> Callable[[int], int]:
-    told = blocks.evict_quarter
+    told = blocks.evict_quarters
 
     def class_of(block: int) -> int:
         kind = blocks.kinds[block]
@@ -200,7 +200,7 @@ def _uniform(blocks: BlockMap, start: int, stop: int) -> bool:
     kinds, owners, refs = blocks.kinds[start:stop], blocks.owner[start:stop], blocks.refs[start:stop]
     if not (kinds.count(kinds[0]) == size == owners.count(owners[0]) and refs.count(refs[0]) == size):
         return False
-    told = blocks.evict_quarter[start:stop]
+    told = blocks.evict_quarters[start:stop]
     return kinds[0] != CACHED or not told or told.count(told[0]) == len(told)
 
 

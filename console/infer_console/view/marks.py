@@ -21,6 +21,7 @@ SIGNS: dict[str, Shown] = {
     "limits": "L",
     "tenant": "T",
     "inject": "I",
+    "inject-stop": "I",
     "shed": "B",
     "cancel": "X",
     "cancel-where": "X",

@@ -40,7 +40,6 @@ class SentReplica:
     rows: dict[str, RequestRow] = field(default_factory=dict)
     order: list[str] | None = None
     runs: frozenset[BlockRun] = frozenset()
-    eviction: list[int] | None = None
     #: Whose runs these are.
     incarnation: int | None = None
     ages_at_s: float = 0.0
@@ -54,12 +53,10 @@ class SentReplica:
         status = self._status_change(whole.status, ages_due)
         rows, removed, order = self._roster_change(whole, ages_due) if detail.roster else (None, [], None)
         blocks = self._block_change(whole) if detail.blocks else None
-        eviction = self._eviction_change(whole) if detail.blocks else None
         if ages_due:
             self.ages_at_s = now_s
             self.age_period_s = max(AGE_PERIOD_S, len(self.rows) / AGE_ROWS_PER_S)
-        changed = (status, rows, order, blocks, eviction)
-        if not removed and all(part is None for part in changed):
+        if status is None and rows is None and not removed and order is None and blocks is None:
             return None
         return ReplicaFrame(
             replica=whole.replica,
@@ -70,7 +67,6 @@ class SentReplica:
             removed=removed,
             order=order,
             blocks=blocks,
-            eviction=eviction,
         )
 
     def _status_change(self, status: Replica | None, ages_due: bool) -> Replica | None:
@@ -111,14 +107,6 @@ class SentReplica:
         changed = [run for run in blocks if run not in self.runs]
         self.runs = runs
         return changed or None
-
-    def _eviction_change(self, whole: ReplicaFrame) -> list[int] | None:
-        """After ``_block_change``: without a map there is no order either."""
-        now = whole.eviction if self.runs else None
-        if now == self.eviction:
-            return None
-        self.eviction = now
-        return now
 
 
 def row_changed(before: RequestRow | None, now: RequestRow, ages_due: bool) -> bool:

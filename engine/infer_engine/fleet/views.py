@@ -93,7 +93,6 @@ class Views:
             rows=rows,
             order=[row.id for row in rows],
             blocks=handle.block_runs,
-            eviction=handle.eviction,
         )
 
     def _observed_rows(self, observation: Observation) -> list[RequestRow]:

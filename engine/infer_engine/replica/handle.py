@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from infer_engine.core.observe import block_runs, eviction_runs
+from infer_engine.core.observe import block_runs
 from infer_engine.protocol import BlockRun, GpuHealth, ReplicaState
 from infer_engine.replica.messages import (
     Ack,
@@ -100,8 +100,6 @@ class ReplicaHandle:
         self.observation: Observation | None = None
         #: Of the observation, where it came with the block map.
         self.block_runs: list[BlockRun] | None = None
-        #: Of its cached blocks, the order in which they would be given to others.
-        self.eviction: list[int] | None = None
         #: When the observation came, monotonic and wall clock.
         self.observed_s: float | None = None
         self.observed_at: float | None = None
@@ -154,7 +152,6 @@ class ReplicaHandle:
                 self.observed_s, self.observed_at = now_s, at
                 self.observed_report = self.report
                 self.block_runs = None if message.blocks is None else block_runs(message.blocks)
-                self.eviction = None if message.blocks is None else eviction_runs(message.blocks)
                 self.report_is_newer = False
                 self.limits = limits_of(message)
             case Loading():

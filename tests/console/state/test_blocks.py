@@ -56,21 +56,12 @@ def test_owners_that_own_nothing_any_more_are_swept_and_live_ones_keep_their_blo
     assert set(shown.owner[2:]) == {NO_OWNER}
 
 
-def test_the_eviction_order_in_quarters() -> None:
-    table = BlockTable(10, 16)
-    assert table.picture().evict_quarter == b""
-    table.apply([BlockRun(0, 8, "cached")])
-    table.order([4, -3, 5, 3, 0, 2])
-    # 4 3 | 2 5 | 6 7 | 0 1
-    assert list(table.picture().evict_quarter) == [4, 4, 2, 1, 1, 2, 3, 3, 0, 0]
-    table.order([])
-    assert set(table.picture().evict_quarter) == {0}
-
-
-def test_an_absurd_eviction_order_writes_nothing_outside_the_pool() -> None:
-    table = BlockTable(4, 16)
-    table.order([-5, 1 << 40, 1 << 40, -(1 << 40), 2, 0, 7, 3, 1])
-    shown = table.picture()
-    assert len(shown.evict_quarter) == 4
-    table.resize(6, 16)
-    assert table.picture().evict_quarter == b"", "an order of another pool is none"
+def test_which_quarter_goes_first_is_kept_by_block_and_bounded() -> None:
+    table = BlockTable(8, 16)
+    table.apply(
+        [BlockRun(0, 2, "cached", (), 0, 1), BlockRun(2, 2, "cached"), BlockRun(4, 2, "cached", (), 0, 99)]
+    )
+    assert list(table.picture().evict_quarters) == [1, 1, 0, 0, 4, 4, 0, 0]
+    table.apply([BlockRun(0, 1, "used", ("a",), 1)])
+    table.resize(4, 16)
+    assert list(table.picture().evict_quarters) == [0, 1, 0, 0]
