@@ -7,7 +7,7 @@ Fields may be added, never renamed: an older console ignores what it does not kn
 
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 PROTOCOL_VERSION = 1
 
@@ -237,6 +237,10 @@ class Replica(Struct, frozen=True, kw_only=True):
     observed_generation: int | None = None
     #: How often it was ended because it had stalled.
     stalls: int | None = None
+    #: What a decode step reads at least, beside the KV of its sequences, and how fast its device can at best
+    #: by its data sheet: together the floor of a step. None where it is not known.
+    weight_bytes: int | None = None
+    bandwidth_bytes_per_s: float | None = None
     ttft_split_s: TtftSplits = TtftSplits()
     #: Tokens that first admissions looked up in the prefix cache since the server's start, and how many of
     #: them were found.
@@ -297,6 +301,8 @@ class BlockRun(Struct, frozen=True, gc=False):
     state: BlockState
     owners: tuple[str, ...] = ()
     refs: int = 0
+    #: Of cached ones, the quarter (1 to 4) of the order in which they are given away: 1 goes first.
+    evict_quarter: int | UnsetType = UNSET
 
 
 class Blocks(Struct, frozen=True, kw_only=True):

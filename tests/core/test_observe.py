@@ -6,6 +6,8 @@ from itertools import pairwise
 import msgspec
 from infer_engine.core.observe import BlockMap, block_map, block_runs, rows
 from infer_engine.protocol import BlockRun
+from msgspec import UNSET, UnsetType
+from msgspec.json import encode
 from support.scheduling import Rig
 
 
@@ -130,7 +132,7 @@ def test_runs_of_a_map_that_was_sent_are_what_it_says_of_every_block_under_rando
             if there.tables:
                 draw.choice(there.tables)[1].append(draw.randrange(60))
         runs = block_runs(msgspec.msgpack.decode(msgspec.msgpack.encode(there), type=BlockMap))
-        told = [(run.state, run.owners, run.refs) for run in runs]
+        told = [(run.state, run.owners, run.refs, run.evict_quarter) for run in runs]
         assert all(one != other for one, other in pairwise(told)), "neighbours are alike"
         lengths = [run.count for run in runs]
         assert [run.first for run in runs] == [sum(lengths[:number]) for number in range(len(runs))]
@@ -138,7 +140,28 @@ def test_runs_of_a_map_that_was_sent_are_what_it_says_of_every_block_under_rando
         assert by_block == [_of_block(there, block) for block in range(60)]
 
 
-def _of_block(there: BlockMap, block: int) -> tuple[str, tuple[str, ...], int]:
+def _of_block(there: BlockMap, block: int) -> tuple[str, tuple[str, ...], int, int | UnsetType]:
     owners = tuple(owner for owner, table in there.tables for held in table if held == block)
     count = there.refs[block]
-    return ("cached" if count < 0 else "used" if count else "free"), owners, max(0, count)
+    state = "cached" if count < 0 else "used" if count else "free"
+    return state, owners, max(0, count), -count if count < 0 else UNSET
+
+
+def test_cached_blocks_tell_the_quarter_in_which_they_go() -> None:
+    rig = Rig(blocks=16, prefix_cache=True)
+    rig.add("a", prompt=16, max_tokens=1)
+    rig.add("b", prompt=17, max_tokens=1)
+    rig.step()
+    rig.step()
+    cached = list(rig.pool.cached_blocks)
+    assert len(cached) >= 5
+    told = {
+        block: run.evict_quarter
+        for run in block_runs(block_map(rig.scheduler))
+        for block in range(run.first, run.first + run.count)
+    }
+    quarters = [told[block] for block in cached]
+    assert quarters == sorted(quarters)
+    assert quarters[0] == 1
+    assert all(told[block] is UNSET for block in range(16) if block not in cached)
+    assert b"evict" not in encode(BlockRun(0, 1, "free"))

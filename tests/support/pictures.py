@@ -23,6 +23,7 @@ from infer_engine.protocol import (
     Event,
     Fleet,
     GatewayStatus,
+    GpuHealth,
     Kv,
     Operation,
     Percentiles,
@@ -239,6 +240,9 @@ def incident_replicas() -> dict[str, ReplicaPicture]:
             preemptions_per_min=1,
             step_ms=96,
             waiting_reasons={"kv": 15, "behind": 7, "tier": 1},
+            weight_bytes=140_000_000_000,
+            bandwidth_bytes_per_s=4 * 3.35e12,
+            gpu=GpuHealth(uuid="GPU-07", temperature_c=71, slowdown_c=90, uncorrectable_errors=0),
         ),
         replica(
             "r5",
@@ -298,6 +302,14 @@ def incident_replicas() -> dict[str, ReplicaPicture]:
         block_map(ROSTER, TOTAL, 1_104),
         step=88_214,
         at=NOW,
+        history={
+            "running": rising(24, 9),
+            "kv": rising(0.66, 0.89),
+            "waiting": rising(0, 23),
+            "tokens_per_s": rising(760, 83),
+            "ttft_p99": rising(1.5, 48.0),
+            "itl_p99": rising(0.044, 0.212),
+        },
     )
     return made
 

@@ -122,6 +122,8 @@ async def test_lens_changes_the_map() -> None:
         await driven.press("2")
         await driven.wait_for("A-z owner")
         await driven.press("v")
+        await driven.wait_for("╱ not told")
+        await driven.press("v")
         await driven.wait_for("one owner")
 
 
@@ -170,3 +172,22 @@ async def test_a_filter_moves_the_cursor_and_gives_it_back() -> None:
         await driven.wait_for("Headroom r5")
         await driven.press("escape", "escape")
         await driven.wait("the cursor back", lambda: any(line.startswith("▸▲r2") for line in driven.lines))
+
+
+async def test_map_and_roster_stand_on_the_same_request() -> None:
+    async with drive(pictures.incident()) as driven:
+        driven.app.look.replica = "r2"
+        await driven.press("2")
+        await driven.wait_for("ROSTER 9")
+        await driven.press("j", "j")
+        assert driven.app.look.cursor("replica", "roster").id == "7e0b12"
+        await driven.press("tab", "tab")
+        await driven.wait_for("▸BLOCKS")
+        chosen = driven.app.look.cursor("replica", "roster").id
+        assert driven.app.look.cursor("replica", "blocks").id == chosen
+        await driven.wait_for("6,362 blk, 21%")
+        await driven.press("j")
+        assert driven.app.look.cursor("replica", "roster").id == "7e0b90"
+        await driven.wait_for("▹ █ 7e0b90")
+        await driven.press("tab", "tab", "k")
+        assert driven.app.look.cursor("replica", "blocks").id == "7e0b12"

@@ -5,7 +5,7 @@ import dataclasses
 import msgspec
 from infer_console.state.picture import ReplicaPicture
 from infer_console.view.blockmap import block_section, blocks_per_cell, map_rows
-from infer_console.view.look import Look
+from infer_console.view.look import LENSES, Look
 from infer_console.view.row import plain
 from support import pictures
 
@@ -89,3 +89,35 @@ def test_a_block_without_an_owner_we_know_is_a_question() -> None:
     assert replica.blocks is not None
     replica.blocks.owner[6] = 0xFFFF
     assert cells(replica, Look(replica="r0"), 21, 1).startswith("██▓BBB?::")
+
+
+def test_what_goes_first_and_what_is_not_told() -> None:
+    replica = two_requests()
+    assert replica.blocks is not None
+    look = Look(replica="r0", lens="evict")
+    assert cells(replica, look, 21, 1) == "#######╱╱" + "·" * 11
+    told = dataclasses.replace(replica.blocks, evict_quarters=bytes([0] * 7 + [3, 1] + [0] * 11))
+    assert cells(dataclasses.replace(replica, blocks=told), look, 21, 1) == "#######31" + "·" * 11
+
+
+def test_age_and_tier_are_their_owners_and_of_cached_blocks_not_told() -> None:
+    first = pictures.running("a", "t", 40, 0, 99, 3, 5.0)
+    second = pictures.running("b", "t", 50, 14, 99, 4, 400.0, tier="batch")
+    replica = replica_with([first, second], 20, 2, shared=0)
+    assert cells(replica, Look(replica="r0", lens="age"), 21, 1) == "1114444╱╱" + "·" * 11
+    assert cells(replica, Look(replica="r0", lens="tier"), 21, 1) == "IIIbbbb╱╱" + "·" * 11
+    unlisted = dataclasses.replace(replica, rows={"a": first}, order=("a",))
+    assert cells(unlisted, Look(replica="r0", lens="tier"), 21, 1) == "III╱╱╱╱╱╱" + "·" * 11
+
+
+def test_the_selected_request_is_lit_through_every_lens() -> None:
+    replica = two_requests()
+    blocks = replica.blocks
+    assert blocks is not None
+    for lens in LENSES:
+        look = Look(replica="r0", lens=lens)
+        look.owners.update("r0", list(replica.order))
+        look.cursor("replica", "roster").select(["a", "b"], "b")
+        (row,) = map_rows(replica, blocks, look, 21, 1, 1)
+        lit = "".join(span.text for span in row if span.role == "selected")
+        assert len(lit) == 4, lens

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Iterable
 
 from infer_engine.protocol import BlockRun
+from msgspec import UnsetType
 
 from infer_console.state.picture import CACHED, FREE, NO_OWNER, USED, BlockMap
 
@@ -19,11 +20,22 @@ _KINDS = {"free": FREE, "cached": CACHED, "used": USED}
 class BlockTable:
     """Mutable arrays behind a ``BlockMap``. ``picture()`` returns the same map until something changes."""
 
-    __slots__ = ("_block_size", "_index", "_kinds", "_owner", "_owners", "_picture", "_refs", "_sweep_at")
+    __slots__ = (
+        "_block_size",
+        "_evict_quarters",
+        "_index",
+        "_kinds",
+        "_owner",
+        "_owners",
+        "_picture",
+        "_refs",
+        "_sweep_at",
+    )
 
     def __init__(self, total: int, block_size: int) -> None:
         self._block_size = block_size
         self._kinds = bytearray()
+        self._evict_quarters = bytearray()
         self._owner: array[int] = array("H")
         self._refs: array[int] = array("H")
         self._owners: list[str] = []
@@ -44,10 +56,12 @@ class BlockTable:
         more = total - len(self._kinds)
         if more > 0:
             self._kinds.extend(bytes([FREE]) * more)
+            self._evict_quarters.extend(bytes(more))
             self._owner.extend(array("H", [NO_OWNER]) * more)
             self._refs.extend(array("H", [0]) * more)
         else:
             del self._kinds[total:], self._owner[total:], self._refs[total:]
+            del self._evict_quarters[total:]
         self._block_size = block_size
         self._picture = None
 
@@ -60,6 +74,9 @@ class BlockTable:
             owner = self._owner_index(run.owners[0]) if run.owners else NO_OWNER
             refs = max(0, min(run.refs, MAX_REFS))
             self._kinds[first:end] = bytes([_KINDS[run.state]]) * count
+            told = run.evict_quarter
+            quarter = 0 if isinstance(told, UnsetType) else max(0, min(told, 4))
+            self._evict_quarters[first:end] = bytes([quarter]) * count
             self._owner[first:end] = array("H", [owner]) * count
             self._refs[first:end] = array("H", [refs]) * count
         self._picture = None
@@ -73,6 +90,7 @@ class BlockTable:
                 owner=self._owner[:],
                 refs=self._refs[:],
                 owners=tuple(self._owners),
+                evict_quarters=bytes(self._evict_quarters),
             )
         return self._picture
 

@@ -56,6 +56,9 @@ class BlockMap:
     owner: "array[int]"
     refs: "array[int]"
     owners: tuple[str, ...]
+    #: Of each cached block the quarter (1 to 4) of the eviction order that it is in: 1 goes first; 0 where
+    #: the server does not tell. Of others it means nothing. Empty: of none it is told.
+    evict_quarters: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

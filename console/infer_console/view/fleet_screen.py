@@ -1,8 +1,5 @@
 """The Fleet screen: all replicas, who waits and why, who causes it, and what happened."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.alarms import alarm_lines, alarm_rows
@@ -10,7 +7,7 @@ from infer_console.view.banner import banner
 from infer_console.view.events import event_rows
 from infer_console.view.frame import ROOMY, bottom_row, start_rows, whole
 from infer_console.view.history import CURVES, history_section
-from infer_console.view.layout import Want, allot, fill
+from infer_console.view.layout import Section, Want, drawn
 from infer_console.view.look import Look, Size
 from infer_console.view.operations import operation_section, shown_operations
 from infer_console.view.proposal import proposal_row
@@ -28,13 +25,6 @@ from infer_console.view.waiting import hint_section, reasons, seen_traffic, wait
 TENANTS_FROM, TRAFFIC_FROM, WIDE = 100, 190, 220
 #: Rows from which the split of the slow ones has a place.
 SPLIT_FROM = 14
-
-
-class Section(NamedTuple):
-    """``draw`` is given as many rows as were allotted, and may return fewer."""
-
-    want: Want
-    draw: Callable[[int], list[Row]]
 
 
 def fleet_screen(
@@ -56,29 +46,19 @@ def fleet_screen(
         body = _two_columns(picture, look, Size(width, room), now)
     else:
         is_, was = _is(picture, look, size), _was(picture, look, size, now)
-        body = _drawn([*_wrong(picture, size), *is_, *was], room, width)
+        body = drawn([*_wrong(picture, size), *is_, *was], room, width)
     return whole(top, body, bottom, width, height)
 
 
 def _two_columns(picture: Picture, look: Look, room: Size, now: float) -> list[Row]:
     """What is on the left, what was on the right."""
-    wrong = _drawn(_wrong(picture, room), room.height // 3, room.width, filled=False)
+    wrong = drawn(_wrong(picture, room), room.height // 3, room.width, filled=False)
     left_width = room.width * 60 // 100
     below = Size(left_width, room.height - len(wrong))
     right = Size(room.width - left_width - 2, below.height)
-    left_rows = _drawn(_is(picture, look, below), below.height, below.width)
-    right_rows = _drawn(_was(picture, look, right, now), right.height, right.width)
+    left_rows = drawn(_is(picture, look, below), below.height, below.width)
+    right_rows = drawn(_was(picture, look, right, now), right.height, right.width)
     return wrong + beside(left_rows, right_rows, left_width, room.width)
-
-
-def _drawn(sections: list[Section], height: int, width: int, filled: bool = True) -> list[Row]:
-    given = allot(height, [section.want for section in sections])
-    rows: list[Row] = []
-    for section in sections:
-        cells = given[section.want.name]
-        if cells > 0:
-            rows += section.draw(cells)[:cells]
-    return fill(rows, height, width) if filled else rows
 
 
 def _wrong(picture: Picture, size: Size) -> list[Section]:

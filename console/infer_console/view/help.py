@@ -30,8 +30,14 @@ def help_rows(screen: ScreenName, width: int, height: int, url: str = "") -> lis
     act = [_key_row(key, inner) for key in keys if key.kind == "act"]
     signs = [Line(inner, "dialog").row(), *_sign_rows(inner)]
     head = Line(inner, "dialog").put("small letters look, capitals act", "title").row()
-    if (3 if url else 1) + len(act) + len(look) > room:
-        look = _short_rows([key for key in keys if key.kind == "look"], inner)
+    left = room - (3 if url else 1) - len(act)
+    if len(look) > left:
+        # What the key bar has is told in words, what everybody guesses by name.
+        looking = [key for key in keys if key.kind == "look"]
+        look = [_key_row(key, inner) for key in looking if key.bar]
+        look += _short_rows([key for key in looking if not key.bar], inner)
+        if len(look) > left:
+            look = _short_rows(looking, inner)
     rows = [head, *act, *look]
     if url:
         rows.append(Line(inner, "dialog").put("the same in another terminal: ", "dim").row())

@@ -37,6 +37,15 @@ CURVES: tuple[Curve, ...] = (
 )
 
 
+def _picked(*keys: str) -> tuple[Curve, ...]:
+    return tuple(next(curve for curve in CURVES if curve.key == key) for key in keys)
+
+
+#: What a replica's batch, memory, queue and speed were: in rows, and beside each other in one.
+REPLICA_CURVES = _picked("ttft_p99", "kv", "running", "waiting", "tokens_per_s", "itl_p99")
+STRIP = _picked("running", "kv", "waiting", "tokens_per_s")
+
+
 class Axis(NamedTuple):
     """The time that the cells of a section stand for."""
 
@@ -68,13 +77,15 @@ def history_section(
     width: int,
     height: int,
     titled: bool = True,
-    curves: Sequence[Curve] = CURVES,
+    replica: str | None = None,
 ) -> list[Row]:
     """A title, curves, and under them the time axis with what happened; curves alone where there is no room
-    for three of them and it all."""
+    for three of them and it all. Of the fleet, or of one replica."""
     if height <= 0:
         return []
-    history = picture.history
+    own = picture.replicas.get(replica) if replica is not None else None
+    history = picture.history if own is None else own.history
+    curves = CURVES if own is None else REPLICA_CURVES
     cells = max(8, width - _LABEL_CELLS - _FIGURES_CELLS - 2)
     axis = axis_of(history, cells, picture.at)
     rows: list[Row] = []
@@ -87,7 +98,7 @@ def history_section(
     for curve in shown:
         rows.append(_curve_row(curve, history.get(curve.key), cells, axis.per_cell, width))
     if with_axis:
-        rows.append(axis_row(axis, marks(picture), width))
+        rows.append(axis_row(axis, marks(picture, replica), width))
     return rows
 
 
@@ -165,6 +176,23 @@ def _blank_around(letters: list[tuple[str, Role]], start: int, stop: int) -> Non
 def _span(value_s: float) -> SafeText:
     """``29m`` or ``20s``."""
     return safe(f"{value_s:.0f}s" if value_s < 100 else f"{value_s / 60:.0f}m")
+
+
+def strip_row(history: dict[str, Series], width: int, curves: Sequence[Curve]) -> Row:
+    """Several curves beside each other in one row, each with its peak: what is now stands above."""
+    line = Line(width)
+    share = width // max(1, len(curves))
+    for index, curve in enumerate(curves):
+        series = history.get(curve.key) or Series(1.0)
+        known = [value for value in series.values if value is not None]
+        peak = safe(f"max {_figure(curve, max(known, default=None))}")
+        line.to(index * share).put(" ").put(curve.label, "label").put(" ")
+        cells = share - len(curve.label) - len(peak) - 4
+        if cells > 0:
+            folded = fold(series, cells, samples_per_cell(series, cells))
+            line.put(sparkline(folded, curve.top), "spark").put(" ")
+        line.put(peak, "dim")
+    return line.row()
 
 
 def _figure(curve: Curve, value: float | None) -> SafeText:

@@ -1,6 +1,6 @@
 """Dividing a screen's height among its sections, and the rules between them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from infer_console.terminal.safe_text import SafeText
@@ -62,3 +62,21 @@ def window(total: int, height: int, index: int) -> range:
 def fill(rows: list[Row], height: int, width: int) -> list[Row]:
     """Exactly ``height`` rows."""
     return rows[:height] + [Line(width).row()] * max(0, height - len(rows))
+
+
+class Section(NamedTuple):
+    """``draw`` is given as many rows as were allotted, and may return fewer."""
+
+    want: Want
+    draw: Callable[[int], list[Row]]
+
+
+def drawn(sections: list[Section], height: int, width: int, filled: bool = True) -> list[Row]:
+    """The sections in their order, each with as many rows as it was allotted; ``filled``: to the height."""
+    given = allot(height, [section.want for section in sections])
+    rows: list[Row] = []
+    for section in sections:
+        cells = given[section.want.name]
+        if cells > 0:
+            rows += section.draw(cells)[:cells]
+    return fill(rows, height, width) if filled else rows

@@ -15,13 +15,14 @@ Pane = Literal[
     "operations",
     "roster",
     "queue",
+    "blocks",
     "requests",
     "timeline",
     "panels",
     "findings",
     "audit",
 ]
-Lens = Literal["owner", "sharing", "state"]
+Lens = Literal["owner", "age", "sharing", "evict", "tier", "state"]
 FleetSort = Literal[
     "worst",
     "waiting",
@@ -47,7 +48,7 @@ Shown = Literal["all", "waiting", "running", "ended"]
 
 PANES: dict[ScreenName, tuple[Pane, ...]] = {
     "fleet": ("replicas", "events"),
-    "replica": ("roster", "queue", "events"),
+    "replica": ("roster", "queue", "blocks", "events"),
     "requests": ("requests",),
     "streams": (),
     "events": ("events", "operations"),
@@ -55,7 +56,7 @@ PANES: dict[ScreenName, tuple[Pane, ...]] = {
     "planner": (),
     "doctor": ("findings", "audit"),
 }
-LENSES: tuple[Lens, ...] = ("owner", "sharing", "state")
+LENSES: tuple[Lens, ...] = get_args(Lens)
 #: In the order of ``s``: what an operator asks for first comes first.
 FLEET_SORTS: tuple[FleetSort, ...] = get_args(FleetSort)
 ROSTER_SORTS: tuple[RosterSort, ...] = ("batch", "blocks", "age", "generated", "tenant")

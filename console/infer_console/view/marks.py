@@ -21,6 +21,7 @@ SIGNS: dict[str, Shown] = {
     "limits": "L",
     "tenant": "T",
     "inject": "I",
+    "inject-stop": "I",
     "shed": "B",
     "cancel": "X",
     "cancel-where": "X",
@@ -45,9 +46,10 @@ def _word(operation: Operation) -> SafeText:
     return safe("" if operation.target == "fleet" else operation.target, 10)
 
 
-def marks(picture: Picture) -> list[Mark]:
-    """Beginnings of the alarms that stand and of the operations that are known, the latest last. Where there
-    are too many, alarms before operations and the latest before the earliest."""
+def marks(picture: Picture, replica: str | None = None) -> list[Mark]:
+    """Beginnings of the alarms that stand and of the operations that are known, the latest last; of those
+    that concern ``replica`` where one is given. Where there are too many, alarms before operations and the
+    latest before the earliest."""
     alarms = [
         Mark(
             picture.at - alarm.since_s,
@@ -55,11 +57,12 @@ def marks(picture: Picture) -> list[Mark]:
             safe_identifier(alarm.replica) if alarm.replica else safe(alarm.rule, 14),
         )
         for alarm in picture.alarms
-        if alarm.since_s is not None
+        if alarm.since_s is not None and (replica is None or alarm.replica in (replica, None))
     ]
     operations = [
         Mark(operation.started_at, SIGNS.get(operation.kind, OTHER), "act", _word(operation))
         for operation in picture.operations[-MOST_MARKS:]
+        if replica is None or operation.target in (replica, "fleet")
     ]
     kept = (alarms + sorted(operations, key=lambda mark: -mark.at))[:MOST_MARKS]
     return sorted(kept, key=lambda mark: mark.at)

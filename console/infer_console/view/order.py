@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from infer_engine.protocol import Alarm, Event, Operation, Replica, RequestRow
 
-from infer_console.state.picture import Picture, ReplicaPicture
+from infer_console.state.picture import NO_OWNER, BlockMap, Picture, ReplicaPicture
 from infer_console.view.alarms import worst_alarms
 from infer_console.view.audit import shown_entries
 from infer_console.view.filter import compiled
@@ -161,6 +161,14 @@ def operations(picture: Picture, look: Look) -> list[Operation]:
     return sorted(shown, key=lambda each: -each.started_at)
 
 
+def owners_in_map(blocks: BlockMap | None) -> list[str]:
+    """Who has blocks, in the order in which the map shows them first: what the map's cursor steps through."""
+    if blocks is None:
+        return []
+    seen = dict.fromkeys(blocks.owner)
+    return [blocks.owners[owner] for owner in seen if owner != NO_OWNER and owner < len(blocks.owners)]
+
+
 def pane_ids(picture: Picture, look: Look, screen: ScreenName, pane: Pane) -> list[str]:
     """The ids of a pane's items, in the order shown."""
     if screen == "fleet" and pane == "replicas":
@@ -185,4 +193,6 @@ def pane_ids(picture: Picture, look: Look, screen: ScreenName, pane: Pane) -> li
         return []
     if pane == "roster":
         return [row.id for row in roster(replica, look)]
+    if pane == "blocks":
+        return owners_in_map(replica.blocks)
     return [row.id for _, row in queue(replica, look)]

@@ -3,7 +3,7 @@
 from infer_engine.protocol import RequestRow
 
 from infer_console.state.picture import ReplicaPicture
-from infer_console.terminal.safe_text import safe, safe_identifier
+from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, size
 from infer_console.view.gauge import ADMIT_MARK, BATCH_MARK, kv_gauge
 from infer_console.view.queue import fits_now, reason_role, reason_word
@@ -39,11 +39,14 @@ def _pool_numbers(replica: ReplicaPicture, width: int) -> Row:
             line.put("  headroom ", "dim").put(safe(f"{percent(1 - kv.admit_limit / kv.total)}%"))
     if wide and kv.total and kv.bytes_per_token and kv.block_size:
         line.put("  ").put(size(kv.total * kv.block_size * kv.bytes_per_token), "dim")
+    if kv.host_total and kv.host_used:
+        host = safe(f"  host {count(kv.host_used)}/{count(kv.host_total)}")
+        line.put(host if len(host) <= line.left else "", "warn")
     return line.row()
 
 
 def step_row(replica: ReplicaPicture, width: int) -> Row:
-    """What the last step was made of, and what runs it."""
+    """What the last step was made of, and beside it the floor that the planner gives a decode step."""
     status, step = replica.status, replica.status.step
     line = Line(width).put(" STEP ", "label")
     if step is None:
@@ -52,21 +55,90 @@ def step_row(replica: ReplicaPicture, width: int) -> Row:
         line.put(milliseconds(step.duration_s), "strong").put(
             "ms", "strong" if step.duration_s is not None else "dim"
         )
-        line.put(" = decode ", "dim").put(count(step.decode_tokens)).put(" + prefill ", "dim")
-        line.put(count(step.prefill_tokens)).put(" of budget ", "dim").put(count(step.token_budget)).put(
-            " tok", "dim"
-        )
-        line.put(safe(f"   #{count(step.number)}"), "dim")
+        line.put(" = decode ", "dim").put(count(step.decode_tokens)).put(" + chunk ", "dim")
+        line.put(count(step.prefill_tokens)).put(" of budget ", "dim").put(count(step.token_budget))
+        chunk = _chunk_words(replica)
+        if chunk and len(chunk) < line.left - _FLOOR_CELLS * (width >= WIDE):
+            line.put(chunk, "dim")
     if status.health == "stalled":
         line.put("   no step for ", "crit").put(age(status.step_age_s), "crit")
+    floor = _floor_words(replica)
+    return line.right(floor, "text").row() if len(floor) + 2 <= line.left else line.row()
+
+
+#: Room kept for the floor, from the width at which it has a place.
+_FLOOR_CELLS, WIDE = 48, 110
+
+
+def _chunk_words(replica: ReplicaPicture) -> SafeText:
+    """Whose prompt the chunk is of, and for how long still at this pace; nothing where several prefill."""
+    step = replica.status.step
+    prefilling = [row for row in replica.rows.values() if row.phase == "prefill"]
+    if step is None or not step.prefill_tokens or len(prefilling) != 1:
+        return safe("")
+    row = prefilling[0]
+    left = row.prompt_tokens + row.generated_tokens - row.computed_tokens
+    more = ""
+    if step.duration_s is not None and left > 0:
+        more = f", ~{age(left / step.prefill_tokens * step.duration_s)} more"
+    return safe(f" ({safe_identifier(row.id)}{more})")
+
+
+def _floor_words(replica: ReplicaPicture) -> SafeText:
+    """The planner's floor of a decode step: the weights and the KV of the batch, read once. Where the
+    bandwidth is not known, what is read."""
+    status = replica.status
+    weights = status.weight_bytes
+    per_token = status.kv.bytes_per_token
+    if weights is None or per_token is None:
+        return safe("")
+    running = [row for row in replica.rows.values() if row.state == "running"]
+    if not running and status.running:
+        return safe("")  # whose KV it is, is not known yet
+    kv = sum(row.computed_tokens for row in running) * per_token
+    bandwidth = status.bandwidth_bytes_per_s
+    if not bandwidth:
+        return safe(f"decode reads weights {size(weights)} + KV {size(kv)} ")
+    floor = (weights + kv) / bandwidth * 1000
+    parts = f"weights {weights / bandwidth * 1000:.1f} + KV {kv / bandwidth * 1000:.1f}"
+    return safe(f"decode floor {floor:.1f}ms = {parts} ")
+
+
+def device_row(replica: ReplicaPicture, width: int) -> Row:
+    """The GPU's health, or that nobody tells of it; and what runs here."""
+    status, gpu = replica.status, replica.status.gpu
+    line = Line(width).put(" GPU ", "label")
+    if status.gpu_trouble:
+        line.put("BAD ", "crit").put(safe(status.gpu_trouble, 60), "crit").put("  ")
+    if gpu is None:
+        simulated = "none: simulated" if status.simulated else "health not told (no NVML)"
+        line.put(simulated if not status.gpu_trouble else "", "dim")
+    else:
+        if not status.gpu_trouble:
+            line.put("LOST" if gpu.lost else "ok", "crit" if gpu.lost else "ok").put(" ")
+        hot = gpu.temperature_c is not None and gpu.slowdown_c is not None
+        hot = hot and (gpu.temperature_c or 0) >= (gpu.slowdown_c or 0) - _NEAR_SLOWDOWN_C
+        line.put(safe(f"{count(gpu.temperature_c)}°C"), "warn" if hot else "text")
+        errors = gpu.uncorrectable_errors
+        line.put("  ecc ", "dim").put(count(errors), "crit" if errors else "text")
+        xids = " ".join(str(xid) for xid in gpu.xids[-4:])
+        line.put("  xid ", "dim").put(safe(xids or "none", 30), "crit" if xids else "text")
+        if gpu.slowed_by:
+            line.put("  slowed by ", "warn").put(safe(", ".join(gpu.slowed_by), 40), "warn")
     facts = [status.device] if status.device else []
     if status.simulated:
         facts.append("simulated")
     else:
         facts += [status.dtype] if status.dtype else []
         facts += [f"pid {status.pid}"] if status.pid is not None else []
-    # With a gap, or not at all: a count of steps must not run into a number of GPUs.
+    if status.incarnation > 1:
+        facts.append(f"life {status.incarnation}")
+    # With a gap, or not at all: a temperature must not run into a number of GPUs.
     return line.right(safe("  " + "  ".join(facts) + " ", 62), "dim").row()
+
+
+#: Degrees below the GPU's slowdown from which it is told as hot.
+_NEAR_SLOWDOWN_C = 5
 
 
 def why_row(replica: ReplicaPicture, width: int) -> Row:

@@ -35,7 +35,9 @@ def queue_section(replica: ReplicaPicture, look: Look, width: int, height: int) 
     shown = window(len(waiting), max(1, height - 2) if rest else height - 1, cursor.index if focused else 0)
     for index in shown:
         place, row = waiting[index]
-        rows.append(queue_row(place, row, width, selected=row.id == cursor.id, focused=focused))
+        first = index == shown.start
+        fits = fits_when(replica, row) if first and width >= 100 else safe("")
+        rows.append(queue_row(place, row, width, row.id == cursor.id, focused, fits))
     if rest:
         rows.append(_rest_row(waiting, shown, unlisted, width))
     elif not waiting:
@@ -44,7 +46,32 @@ def queue_section(replica: ReplicaPicture, look: Look, width: int, height: int) 
     return rows[:height]
 
 
-def queue_row(place: int, row: RequestRow, width: int, selected: bool, focused: bool) -> Row:
+def fits_when(replica: ReplicaPicture, row: RequestRow) -> SafeText:
+    """Which of the running requests has to end first so that this one fits, if none ends before its limit: an
+    estimate from what each may still generate and its last ITL."""
+    if row.waiting_reason not in ("kv", "headroom") or fits_now(row) is not False:
+        return safe("")
+    short = (row.needs_blocks or 0) - (row.admissible_blocks or 0)
+    ends: list[tuple[float, int, str]] = []
+    for other in replica.rows.values():
+        if other.state == "running" and other.max_tokens is not None and other.last_itl_s is not None:
+            left = max(0, other.max_tokens - other.generated_tokens)
+            ends.append((left * other.last_itl_s, other.kv_blocks, other.id))
+    for ends_in_s, blocks, id in sorted(ends):
+        short -= blocks
+        if short <= 0:
+            return safe(f"fits when {safe_identifier(id)} ends, ≤{age(ends_in_s)}")
+    return safe("")
+
+
+def queue_row(
+    place: int,
+    row: RequestRow,
+    width: int,
+    selected: bool,
+    focused: bool,
+    fits_later: SafeText | None = None,
+) -> Row:
     wide = width >= 100
     line = Line(width, "cursor" if selected and focused else "plain")
     line.put("▸" if selected and focused else " ", "accent")
@@ -66,7 +93,10 @@ def queue_row(place: int, row: RequestRow, width: int, selected: bool, focused: 
     if wide and fits is not None:
         line.put("fits ", "dim").put("YES" if fits else "no ", "ok" if fits else "warn").put("  ")
     line.put(reason_word(row), reason_role(row)).put("  ")
-    return line.put(_explanation(row), "dim").row()
+    line.put(_explanation(row), "dim")
+    if fits_later:
+        line.put("; " if _explanation(row) else "", "dim").put(fits_later, "dim")
+    return line.row()
 
 
 def reason_word(row: RequestRow) -> SafeText:
@@ -89,7 +119,7 @@ def _explanation(row: RequestRow) -> SafeText:
     ):
         short = row.needs_blocks - row.admissible_blocks
         if short > 0:
-            parts.append(f"short {count(short)} of {count(row.needs_blocks)} blk")
+            parts.append(f"short {count(short)}")
     if row.preemptions:
         parts.append(f"preempted {row.preemptions}×, {count(row.generated_tokens)} tok generated")
     return safe("; ".join(parts))

@@ -139,7 +139,8 @@ def _nobody(replica: ReplicaPicture, look: Look) -> SafeText:
 
 
 def selected_request(replica: ReplicaPicture, look: Look) -> str | None:
-    """The request whose blocks light up: the roster's cursor, or the queue's while that has the focus."""
+    """The request whose blocks light up: the roster's cursor, or that of the queue or of the map while these
+    have the focus."""
     pane = look.pane("replica")
-    cursor = look.cursor("replica", "queue" if pane == "queue" else "roster")
+    cursor = look.cursor("replica", pane if pane in ("queue", "blocks") else "roster")
     return cursor.id if cursor.id in replica.rows else None

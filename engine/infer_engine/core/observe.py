@@ -6,13 +6,13 @@ Built only when somebody looks. One pass over the requests and one over the pool
 from itertools import compress, count, islice
 from operator import is_not
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
 from infer_engine.protocol import BlockRun, Phase, RequestState, WaitingReason
 
-_CACHED = -1
+_CACHED = (-1, -2, -3, -4)
 _Mark = int | tuple[str, ...]
 
 
@@ -78,7 +78,8 @@ class BlockMap(Struct, frozen=True, array_like=True, gc=False):
     """The whole pool as it is known to the scheduler. Reading ``block_runs`` off it takes longer than copying
     and sending it, so that is left to whoever looks."""
 
-    #: Holders of each block; -1 of one that is cached.
+    #: Holders of each block; -1 to -4 of one that is cached, by the quarter of those that are which goes
+    #: first, -1, to last.
     refs: list[int]
     #: Of every running request, in batch order.
     tables: list[tuple[str, list[int]]]
@@ -87,8 +88,11 @@ class BlockMap(Struct, frozen=True, array_like=True, gc=False):
 def block_map(scheduler: Scheduler) -> BlockMap:
     """A copy: what the scheduler does next does not show in it."""
     refs = scheduler.pool.ref_counts[:]
-    for block in scheduler.pool.cached_blocks:
-        refs[block] = _CACHED
+    first_to_go = iter(scheduler.pool.cached_blocks)
+    quarter = -(-scheduler.pool.cached // 4)
+    for mark in _CACHED:
+        for block in islice(first_to_go, quarter):
+            refs[block] = mark
     return BlockMap(refs, [(request.id, request.block_table[:]) for request in scheduler.running.values()])
 
 
@@ -101,9 +105,10 @@ def block_runs(of: BlockMap) -> list[BlockRun]:
         BlockRun(
             first=start,
             count=end - start,
-            state="cached" if refs[start] == _CACHED else "used" if refs[start] else "free",
+            state="cached" if refs[start] < 0 else "used" if refs[start] else "free",
             owners=_owners(marks[start]),
             refs=max(0, refs[start]),
+            evict_quarter=-refs[start] if refs[start] < 0 else UNSET,
         )
         for start, end in zip(starts, ends, strict=True)
     ]

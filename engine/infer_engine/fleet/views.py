@@ -165,6 +165,8 @@ class Views:
             dtype=info.dtype if info else None,
             error=handle.error,
             threads=handle.threads,
+            weight_bytes=info.weight_bytes if info else None,
+            bandwidth_bytes_per_s=info.bandwidth_bytes_per_s if info else None,
             stalls=measures.stalls,
             prefix_queries_tokens=measures.prefix_queries_tokens,
             prefix_hit_tokens=measures.prefix_hit_tokens,

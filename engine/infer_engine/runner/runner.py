@@ -33,6 +33,8 @@ class RunnerInfo(Struct, frozen=True, kw_only=True):
     swap_bytes_per_s: float | None = None
     #: Of the GPU that it computes on, as NVML names it; None on a CPU.
     gpu_uuid: str | None = None
+    #: Of its memory, by the data sheet; None where that is not known.
+    bandwidth_bytes_per_s: float | None = None
 
 
 class Runner(Protocol):

@@ -50,6 +50,7 @@ class SimulatedRunner:
             dtype="simulated",
             simulated=True,
             host_blocks=host_blocks,
+            bandwidth_bytes_per_s=deployment.bandwidth_bytes_per_s,
         )
         #: Seconds of the last step.
         self.duration_s = 0.0

@@ -54,3 +54,14 @@ def test_owners_that_own_nothing_any_more_are_swept_and_live_ones_keep_their_blo
     assert len(shown.owners) <= SWEEP_AT
     assert [shown.owners[each] for each in shown.owner[:2]] == ["stays", f"q{3 * SWEEP_AT - 1}"]
     assert set(shown.owner[2:]) == {NO_OWNER}
+
+
+def test_which_quarter_goes_first_is_kept_by_block_and_bounded() -> None:
+    table = BlockTable(8, 16)
+    table.apply(
+        [BlockRun(0, 2, "cached", (), 0, 1), BlockRun(2, 2, "cached"), BlockRun(4, 2, "cached", (), 0, 99)]
+    )
+    assert list(table.picture().evict_quarters) == [1, 1, 0, 0, 4, 4, 0, 0]
+    table.apply([BlockRun(0, 1, "used", ("a",), 1)])
+    table.resize(4, 16)
+    assert list(table.picture().evict_quarters) == [0, 1, 0, 0]

@@ -27,6 +27,30 @@ class ReplicaScreen(ConsoleScreen):
         cursor = self.focused_cursor()
         return cursor.id if cursor is not None else None
 
+    def _move(self, by: int) -> None:
+        super()._move(by)
+        self._link()
+
+    def action_next_pane(self) -> None:
+        self._link()
+        super().action_next_pane()
+
+    def action_previous_pane(self) -> None:
+        self._link()
+        super().action_previous_pane()
+
+    def _link(self) -> None:
+        """Roster and map stand on the same request: the other one follows the one with the focus."""
+        look = self.console.look
+        pane = look.pane("replica")
+        if pane not in ("roster", "blocks") or (cursor := self.focused_cursor()) is None:
+            return
+        other = "blocks" if pane == "roster" else "roster"
+        if cursor.id is not None:
+            ids = pane_ids(self.console.shown_picture, look, "replica", other)
+            if look.cursor("replica", other).select(ids, cursor.id):
+                self.paint()
+
     def action_into(self) -> None:
         """The tokens of the request under the cursor."""
         request = self.target_request()
