@@ -10,9 +10,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from infer_console.terminal.capabilities import capabilities
 from infer_console.terminal.link import Pace
 from infer_console.ui.app import ConsoleApp
 from infer_console.ui.backpressure import is_behind
+from infer_console.ui.display import Display
 from infer_console.ui.leaving import TerminalGuard
 from infer_console.ui.output import draw_where_the_terminal_is
 from infer_console.ui.screens.base import ConsoleScreen
@@ -128,7 +130,8 @@ def demo_app(what: str, theme: str | None = None) -> DemoApp:
         return DemoApp(CrashingCollector(pictures.incident()), theme=theme, guard=guard)
     if what == "oracle":
         return OracleApp(FakeCollector(pictures.incident()))
-    app = DemoApp(FakeCollector(PICTURES[what]()), theme=theme, guard=guard)
+    display = Display(ascii_only=capabilities(os.environ).ascii_only)
+    app = DemoApp(FakeCollector(PICTURES[what]()), theme=theme, guard=guard, display=display)
     app.look.replica = "r2" if what == "incident" else "r0"
     return app
 

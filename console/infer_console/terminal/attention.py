@@ -39,6 +39,11 @@ class Attention:
         count = f"{len(alarms)} critical" if alarms else "no critical alarm"
         return text + title_sequence(f"{count} - {fleet}{': ' + first if first else ''}")
 
+    @property
+    def titled(self) -> bool:
+        """Whether the title is ours."""
+        return self._titled
+
     def leave(self) -> str:
         """What puts the title back."""
         if not self._titled:

@@ -32,7 +32,7 @@ class SimulatedFleet:
     def status(self) -> dict[str, Any]:
         path = self.control_url.removeprefix("unix://")
         with httpx2.Client(transport=httpx2.HTTPTransport(uds=path), timeout=30.0) as client:
-            answer = client.get("http://localhost/control/v1/status")
+            answer = client.get("http://localhost/control/v1/state")
             answer.raise_for_status()
             return answer.json()
 
