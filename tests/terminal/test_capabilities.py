@@ -132,22 +132,28 @@ def test_no_title_ends_early_or_is_more_than_a_title(text: str) -> None:
 
 def test_something_critical_rings_once_and_stands_in_the_title() -> None:
     attention = Attention()
-    assert attention.critical({}, "eu") == ""
-    first = attention.critical({"a": "KV is full"}, "eu")
+    assert attention.critical({}, "eu", 0) == ""
+    first = attention.critical({"a": "KV is full"}, "eu", 1)
     assert first == f"{BELL}{KEEP_TITLE}\x1b]2;1 critical - eu: KV is full\x1b\\"
-    assert attention.critical({"a": "KV is fuller"}, "eu") == ""
-    assert attention.critical({"a": "KV", "b": "r2 stalled"}, "eu") == (
+    assert attention.critical({"a": "KV is fuller"}, "eu", 30) == ""
+    assert attention.critical({"a": "KV", "b": "r2 stalled"}, "eu", 40) == (
         f"{BELL}\x1b]2;2 critical - eu: r2 stalled\x1b\\"
     )
-    assert attention.critical({"b": "r2 stalled"}, "eu") == "\x1b]2;1 critical - eu: r2 stalled\x1b\\"
-    assert BELL not in attention.critical({}, "eu")
+    assert attention.critical({"b": "r2 stalled"}, "eu", 60) == "\x1b]2;1 critical - eu: r2 stalled\x1b\\"
+    assert BELL not in attention.critical({}, "eu", 80)
     assert attention.leave() == PUT_TITLE_BACK
     assert attention.leave() == ""
 
 
+def test_an_alarm_that_comes_and_goes_rings_now_and_then() -> None:
+    attention = Attention(title=False)
+    rung = [attention.critical({"a": "x"} if second % 2 else {}, "eu", second) for second in range(60)]
+    assert rung.count(BELL) == 6
+
+
 def test_bell_and_title_can_be_off() -> None:
-    assert Attention(bell=False).critical({"a": "x"}, "eu").startswith(KEEP_TITLE)
-    assert Attention(title=False).critical({"a": "x"}, "eu") == BELL
+    assert Attention(bell=False).critical({"a": "x"}, "eu", 0).startswith(KEEP_TITLE)
+    assert Attention(title=False).critical({"a": "x"}, "eu", 0) == BELL
     off = Attention(bell=False, title=False)
-    assert off.critical({"a": "x"}, "eu") == ""
+    assert off.critical({"a": "x"}, "eu", 0) == ""
     assert off.leave() == ""

@@ -6,6 +6,8 @@ BELL = "\x07"
 #: The title as it was is put on the terminal's stack, and taken from it when leaving.
 KEEP_TITLE, PUT_TITLE_BACK = "\x1b[22;2t", "\x1b[23;2t"
 MAX_TITLE = 80
+#: An alarm that comes and goes does not ring all the time.
+QUIET_S = 10.0
 
 
 def title_sequence(text: str) -> str:
@@ -22,14 +24,15 @@ class Attention:
         self._bell, self._title = bell, title
         self._known: frozenset[str] = frozenset()
         self._titled = False
+        self._rung_s: float | None = None
 
-    def critical(self, alarms: dict[str, str], fleet: str) -> str:
+    def critical(self, alarms: dict[str, str], fleet: str, now_s: float) -> str:
         """The critical alarms there are now, text by what tells them apart; returns what to write for it,
-        mostly nothing."""
+        mostly nothing. ``now_s`` is any clock that does not go back."""
         now = frozenset(alarms)
         new = [alarms[each] for each in alarms if each not in self._known]
         changed, self._known = now != self._known, now
-        text = BELL if new and self._bell else ""
+        text = BELL if new and self._bell and self._may_ring(now_s) else ""
         if not changed or not self._title:
             return text
         if not self._titled:
@@ -38,6 +41,12 @@ class Attention:
         first = new[0] if new else next(iter(alarms.values()), "")
         count = f"{len(alarms)} critical" if alarms else "no critical alarm"
         return text + title_sequence(f"{count} - {fleet}{': ' + first if first else ''}")
+
+    def _may_ring(self, now_s: float) -> bool:
+        if self._rung_s is not None and now_s - self._rung_s < QUIET_S:
+            return False
+        self._rung_s = now_s
+        return True
 
     @property
     def titled(self) -> bool:

@@ -263,7 +263,8 @@ class ConsoleApp(App[int]):
             for alarm in ordered_alarms(picture)
             if alarm.severity == "critical"
         }
-        self.write(self._attention.critical(alarms, picture.fleet.name if picture.fleet else "infer-console"))
+        name = picture.fleet.name if picture.fleet is not None else "infer-console"
+        self.write(self._attention.critical(alarms, name, time.monotonic()))
         if self._guard is not None:
             self._guard.title_kept = self._attention.titled
 

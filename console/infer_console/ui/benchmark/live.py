@@ -128,7 +128,7 @@ def _keys(fleet: SimulatedFleet) -> list[Result]:
     with _attached(fleet) as console:
         _settle(console, "")
         moved = [_key(console, key, _cursor) for key in ("j", "k") * (KEYS // 2)]
-        switched = [_key(console, key, _title) for key in ("2", "1") * (KEYS // 2)]
+        switched = [_key(console, key, _where) for key in ("2", "1") * (KEYS // 2)]
     return [
         result("key to changed bytes, in a screen, p95", _p95(moved), "ms", WANTED["key"], moved),
         result("key to changed bytes, on a switch, p95", _p95(switched), "ms", WANTED["switch"], switched),
@@ -161,8 +161,9 @@ def _cursor(lines: Sequence[str]) -> int | None:
     return next((y for y, line in enumerate(lines) if line.lstrip().startswith("▸")), None)
 
 
-def _title(lines: Sequence[str]) -> bool:
-    return any("ROSTER" in line for line in lines)
+def _where(lines: Sequence[str]) -> bool:
+    """Whether the first line names a replica."""
+    return "›" in lines[0]
 
 
 def _stalled_exit(fleet: SimulatedFleet) -> Result:

@@ -44,7 +44,7 @@ class Replay:
                 self._column = 0
             elif character == "\n":
                 self._row = min(self._row + 1, self.rows - 1)
-            elif self._row < self.rows and self._column < self.columns:
+            elif character.isprintable() and self._row < self.rows and self._column < self.columns:
                 self._cells[self._row][self._column] = character
                 self._column += 1
 
