@@ -130,7 +130,7 @@ BENIGN: tuple[str, ...] = (
     "",
     "y" * 17,
     "zz " * 2_000,
-    "q" * 5_000,
+    *("q" * length for length in range(5_000, 5_100, 12)),  # whose last rows are of every length
     "wwww\n" * 300,
     "A" * 40 + "\n\n" + "B" * 90,
     *(
