@@ -64,7 +64,11 @@ def simulated_fleet(replicas: int = 2, kv_blocks: int | None = None) -> Generato
     with EmbeddedEngine(settings) as engine:
         fleet = SimulatedFleet(engine)
         pin([engine.pid or 0], 0)
-        fleet.wait("ready", lambda status: status["totals"]["ready"] == replicas, READY_S)
+        fleet.wait(
+            "ready",
+            lambda status: status["totals"]["ready"] == replicas and engine.gateway_url is not None,
+            READY_S,
+        )
         yield fleet
 
 
