@@ -123,6 +123,21 @@ UNICODE: tuple[str, ...] = (
 LONG: tuple[str, ...] = ("x" * 1_000_000, "y\n" * 100_000, "\t" * 10_000, "\u6771" * 10_000, "\n" * 100_000)
 
 CORPUS: tuple[str, ...] = (*SEQUENCES, *STRINGS, *CONTROLS, *MARKUP, *UNICODE, *LONG)
+#: Harmless, and of every length that matters: what they change on a screen, any text may change.
+BENIGN: tuple[str, ...] = (
+    "text one",
+    "x",
+    "",
+    "y" * 17,
+    "zz " * 2_000,
+    *("q" * length for length in range(5_000, 5_100, 12)),  # whose last rows are of every length
+    "wwww\n" * 300,
+    "A" * 40 + "\n\n" + "B" * 90,
+    *(
+        chr(ord("C") + number) * length
+        for number, length in enumerate((2, 3, 5, 8, 11, 14, 20, 26, 33, 40, 64))
+    ),
+)
 #: Small enough to put together in tests by the thousand.
 SHORT: tuple[str, ...] = tuple(text if len(text) <= 400 else text[:400] for text in CORPUS)
 

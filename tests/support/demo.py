@@ -9,17 +9,20 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from infer_console.terminal.capabilities import capabilities
 from infer_console.terminal.link import Pace
 from infer_console.ui.app import ConsoleApp
 from infer_console.ui.backpressure import is_behind
+from infer_console.ui.display import Display
 from infer_console.ui.leaving import TerminalGuard
 from infer_console.ui.output import draw_where_the_terminal_is
 from infer_console.ui.screens.base import ConsoleScreen
 from infer_console.view.look import ScreenName
 from support import pictures
 from support.fake_collector import FakeCollector
-from support.hostile_pictures import STREAM, hostile_incident
+from support.hostile_pictures import STREAM, hostile_ids, hostile_incident
 from textual import events
 from textual._compositor import LayoutUpdate
 
@@ -43,17 +46,41 @@ class DemoApp(ConsoleApp):
         """Neither do other numbers change by themselves."""
 
 
+class Act(NamedTuple):
+    """One picture of a parade: ``text`` in every field that others fill, or ids too."""
+
+    screen: ScreenName
+    ids: bool
+    text: str
+
+    @property
+    def kind(self) -> str:
+        return f"{self.screen} {'ids' if self.ids else 'texts'}"
+
+
+def acts_of(texts: Sequence[str]) -> list[Act]:
+    """A few texts on every screen and as ids; of many every one on the screen that shows the most fields, and
+    on one of the others. Screens change seldom."""
+    some = [texts[number::3] for number in range(3)] if len(texts) > 60 else [texts] * 3
+    shown: list[tuple[ScreenName, bool, Sequence[str]]] = [
+        ("fleet", False, texts),
+        ("replica", False, some[0]),
+        ("streams", False, some[1]),
+        ("fleet", True, some[2]),
+    ]
+    return [Act(screen, ids, text) for screen, ids, those in shown for text in those]
+
+
 class ParadeApp(DemoApp):
-    """Shows the incident with one text after the other in every user's field, each as a stream and on
-    one of the other two screens; then the plain one."""
+    """Shows the incident with one text after the other in every user's and server's field, on every screen;
+    then the plain one. The bottom line tells which act it is."""
 
     def __init__(self, texts: Sequence[str], collector: FakeCollector) -> None:
         super().__init__(collector, theme="dark", guard=TerminalGuard())
         self._fake = collector
-        acts: list[tuple[ScreenName, str]] = [("fleet", text) for text in texts[0::2]]
-        acts += [("replica", text) for text in texts[1::2]]
-        acts += [("streams", text) for text in texts]
-        self._acts = iter(acts)
+        self._texts = texts
+        self._acts = iter(acts_of(texts))
+        self._number = self._written = 0
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -62,20 +89,25 @@ class ParadeApp(DemoApp):
     def _next(self) -> None:
         """One picture; the next one when this one has been written."""
         screen = self.screen
-        if is_behind(self) or not isinstance(screen, ConsoleScreen):
-            self.set_timer(0.01, self._next)
+        written = self.painter.written_bytes > self._written or not self._number
+        if not written or is_behind(self) or not isinstance(screen, ConsoleScreen):
+            self.set_timer(0.005, self._next)
             return
-        wanted, text = next(self._acts, ("fleet", DONE))
-        if screen.name_in_look != wanted:
-            self.go(wanted)
-        self.look.zoomed = STREAM
-        self.look.revealed = True
-        self._fake.show(pictures.incident() if text == DONE else hostile_incident(text))
-        self.frame()
-        if text == DONE:
+        act = next(self._acts, None)
+        if act is None:
+            self._fake.show(pictures.incident())
+            self.go("fleet")
             self.say(f"{DONE} caught {self.output_filter.caught}")
-        else:
-            self.call_after_refresh(self._next)
+            return
+        if screen.name_in_look != act.screen:
+            self.go(act.screen)
+        self.look.zoomed = act.text if act.ids else STREAM
+        self.look.revealed = True
+        self._number += 1
+        self._written = self.painter.written_bytes
+        self._fake.show(hostile_ids(act.text) if act.ids else hostile_incident(act.text))
+        self.say(f"act {self._number} {act.kind} of {len(self._texts)}")
+        self.call_after_refresh(self._next)
 
 
 class OracleApp(DemoApp):
@@ -129,15 +161,16 @@ def demo_app(what: str, theme: str | None = None) -> DemoApp:
         return DemoApp(CrashingCollector(pictures.incident()), theme=theme, guard=guard)
     if what == "oracle":
         return OracleApp(FakeCollector(pictures.incident()))
-    app = DemoApp(FakeCollector(PICTURES[what]()), theme=theme, guard=guard)
+    display = Display(ascii_only=capabilities(os.environ).ascii_only)
+    app = DemoApp(FakeCollector(PICTURES[what]()), theme=theme, guard=guard, display=display)
     app.look.replica = "r2" if what == "incident" else "r0"
     return app
 
 
 def parade(what: str) -> ParadeApp:
-    from hostile.corpus import CORPUS
+    from hostile.corpus import BENIGN, CORPUS
 
-    texts = CORPUS if what == "hostile" else ("text one", "text two", "text three")
+    texts = CORPUS if what == "hostile" else BENIGN
     app = ParadeApp(texts, FakeCollector(pictures.incident()))
     app.look.replica = "r2"
     return app

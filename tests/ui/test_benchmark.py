@@ -38,3 +38,25 @@ def test_frames_are_written_and_counted() -> None:
     written, repainted = asyncio.run(measured())
     assert repainted >= ROSTER_HEIGHT + 2 * pictures.REQUESTS - 2
     assert written > pictures.REQUESTS
+
+
+# --- the whole console, measured from outside --------------------------------------------------------------
+
+
+def test_what_is_on_a_terminal_is_read_from_the_bytes_alone() -> None:
+    from infer_console.ui.benchmark.replay import Replay
+
+    replay = Replay(10, 3)
+    written = "\x1b[?1049h\x1b[?25l\x1b]22;default\x07\x1b[2;3H\x1b[1;38;2;1;2;3mRÜN\x1b[9G7\x1b[m\x1b[6n\x07"
+    for byte in written.encode():  # torn at every place
+        replay.feed(bytes([byte]))
+    replay.feed(b"\x1b[3Hx\r\ny")
+    assert replay.lines() == [" " * 10, "  RÜN   7 ", "y         "]
+
+
+def test_a_measure_says_whether_it_is_met() -> None:
+    from infer_console.ui.benchmark.live import result
+
+    assert result("m", 9.0, "s", 10.0)["met"] is True
+    assert result("m", 11.0, "s", 10.0)["met"] is False
+    assert result("m", 11.0, "s", None)["met"] is None

@@ -4,10 +4,14 @@ import os
 import platform
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from infer_console.cli import codes
 from infer_console.cli.verb import Verb, json_option
+
+#: What the widgets cost to paint beside Textual's own; what the whole console costs on a simulated fleet.
+CONSOLE_PARTS = ("paint", "live")
 
 
 def _bench(arguments: Namespace) -> int:
@@ -32,18 +36,50 @@ def _engine(arguments: Namespace) -> int:
 
 def _console(arguments: Namespace) -> int:
     from infer_console.cli.output import complain, print_json, print_table
-    from infer_console.ui.benchmark.paint import measure
 
-    for option in ("only", "out", "list"):
+    for option in ("out", "list"):
         if getattr(arguments, option):
-            complain(f"--{option} is for bench engine; bench console has one part")
+            complain(f"--{option} is for bench engine")
             return codes.USAGE
-    results = measure(arguments.repeats)
+    parts = (arguments.only or ",".join(CONSOLE_PARTS)).split(",")
+    unknown = [part for part in parts if part not in CONSOLE_PARTS]
+    if unknown:
+        complain(f"--only {','.join(unknown)}: parts of bench console are {', '.join(CONSOLE_PARTS)}")
+        return codes.USAGE
+    try:
+        results = _measure(parts, arguments.repeats)
+    except BenchProblem as problem:
+        complain(str(problem))
+        return codes.ERROR
     if arguments.json:
         print_json({"version": 1, "machine": _machine(), "results": results})
     else:
-        print_table(("measure", "of", "median>", "unit", "against", "ratio>"), map(_cells, results))
+        heads = ("measure", "of", "value>", "unit", "against", "ratio>", "wanted>", "met")
+        print_table(heads, map(_cells, results))
     return codes.OK
+
+
+class BenchProblem(Exception):
+    """A part could not be measured; ``str()`` says why."""
+
+
+def _measure(parts: Sequence[str], repeats: int) -> list[dict[str, Any]]:
+    from infer_console.cli.output import note
+    from infer_console.connect import engine_installed
+    from infer_console.ui.benchmark import live, paint
+    from infer_console.ui.benchmark.terminal import TerminalError
+
+    results: list[dict[str, Any]] = []
+    if "paint" in parts:
+        results += paint.measure(repeats)
+    if "live" in parts and not engine_installed():
+        note("part live needs the engine: pip install 'infer-console[engine]'")
+    elif "live" in parts:
+        try:
+            results += live.measure()
+        except TerminalError as error:
+            raise BenchProblem(str(error)) from error
+    return results
 
 
 def _machine() -> dict[str, Any]:
@@ -66,6 +102,8 @@ def _cells(each: dict[str, Any]) -> list[str]:
         each["unit"],
         each["against"] or "",
         "" if ratio is None else f"{ratio:.3f}×",
+        "" if each["wanted"] is None else f"≤ {each['wanted']:,g}",
+        "" if each["met"] is None else "yes" if each["met"] else "NO",
     ]
 
 
@@ -77,7 +115,9 @@ def _arguments(parser: ArgumentParser) -> None:
         default="engine",
         help="the engine's speed on this machine (default), or what the console costs to paint",
     )
-    parser.add_argument("--only", metavar="PART,…", help="some parts of engine; --list names them")
+    parser.add_argument(
+        "--only", metavar="PART,…", help="some parts: --list names the engine's; of console: paint, live"
+    )
     parser.add_argument(
         "--repeats", type=_repeats, default=3, metavar="N", help="default 3: the median counts"
     )

@@ -39,6 +39,11 @@ def _status(arguments: Namespace) -> int:
     return call(arguments, work)
 
 
+def print_status_once(arguments: Namespace) -> int:
+    """The status as a table, for who asked for something else."""
+    return _status(Namespace(**{**vars(arguments), "json": False, "watch": False}))
+
+
 def with_alarms(status: Status) -> Status:
     """The server's status with what the diagnosis makes of it."""
     import msgspec

@@ -18,11 +18,13 @@ from infer_console.connect import (
     find_embedded,
     resolve,
 )
+from infer_console.terminal.capabilities import capabilities
 from infer_console.terminal.link import FASTEST_HZ, LINK_MODES
 
 if TYPE_CHECKING:
     from infer_console.collector import Collector
     from infer_console.embedded import EmbeddedEngine
+    from infer_console.ui.display import Display
 
 DEFAULT_FPS = FASTEST_HZ
 SLOW_END_S = 1.0
@@ -44,6 +46,20 @@ def tui_arguments(parser: ArgumentParser) -> None:
         help="the link to this terminal: measured (auto, default), narrow from the start (slow), never waited"
         " for (fast)",
     )
+    draw_options(parser)
+
+
+def draw_options(parser: ArgumentParser) -> None:
+    """What the terminal bears and the operator wants to see and hear of it."""
+    parser.add_argument(
+        "--ascii", action="store_true", help="draw with ASCII alone (also where the locale is not UTF-8)"
+    )
+    parser.add_argument(
+        "--no-bell", dest="bell", action="store_false", help="do not ring when a critical alarm is new"
+    )
+    parser.add_argument(
+        "--no-title", dest="title", action="store_false", help="leave the window's title alone"
+    )
 
 
 def read_only_option(parser: ArgumentParser, default: bool | str) -> None:
@@ -55,7 +71,9 @@ def read_only_option(parser: ArgumentParser, default: bool | str) -> None:
 def run_tui(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":
+    terminals = _is_terminal(sys.stdin) and _is_terminal(sys.stdout)
+    dumb = terminals and capabilities(os.environ).dumb
+    if not terminals:
         complain("the console needs a terminal that can draw; for scripts: infer-console status --json")
         return codes.USAGE
     try:
@@ -63,12 +81,27 @@ def run_tui(arguments: Namespace) -> int:
     except ConnectError as error:
         complain(str(error))
         return codes.USAGE
+    if dumb:
+        return _say_once(target, arguments)
     if target is not None:
         return _watch(target, arguments)
     if not engine_installed():
         complain(HELP.format(contexts=contexts_path()))
         return codes.USAGE
     return _embed(arguments)
+
+
+def _say_once(target: Target | None, arguments: Namespace) -> int:
+    """On a terminal that cannot draw: one status as plain text."""
+    from infer_console.cli.look import print_status_once
+    from infer_console.cli.output import complain, note
+
+    kind = os.environ.get("TERM") or "(none)"
+    if target is None:
+        complain(f"TERM={kind} cannot draw the console, and no engine is named: infer-console --connect URL")
+        return codes.USAGE
+    note(f"TERM={kind} cannot draw the console; this is one status, infer-console status --watch goes on")
+    return print_status_once(arguments)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
@@ -121,11 +154,23 @@ def _show(collector: "Collector", engine: "EmbeddedEngine | None", arguments: Na
     try:
         from infer_console.ui.app import run_app
 
-        return run_app(
-            collector, embedded=engine, read_only=collector.read_only, fps=arguments.fps, link=arguments.link
-        )
+        return run_app(collector, embedded=engine, read_only=collector.read_only, display=_display(arguments))
     finally:
         collector.stop()
+
+
+def _display(arguments: Namespace) -> "Display":
+    from infer_console.ui.display import Display
+
+    terminal = capabilities(os.environ, ascii_only=arguments.ascii)
+    return Display(
+        fps=arguments.fps,
+        link=arguments.link,
+        ascii_only=terminal.ascii_only,
+        bell=arguments.bell,
+        title=arguments.title,
+        tmux=terminal.tmux,
+    )
 
 
 def _end_tidily() -> None:

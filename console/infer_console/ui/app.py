@@ -21,10 +21,13 @@ from infer_console.actions.opening import given_now, is_out, switched
 from infer_console.actions.params import Given
 from infer_console.state.picture import Picture
 from infer_console.terminal.answers import HOLD_S, TornAnswer, Typed
-from infer_console.terminal.link import FASTEST_HZ, LinkBudget, LinkMode, Pace
+from infer_console.terminal.attention import Attention
+from infer_console.terminal.clipboard import copy_sequence
+from infer_console.terminal.link import LinkBudget, Pace
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
-from infer_console.ui.backpressure import queued_writes
+from infer_console.ui.backpressure import DEEP, queued_writes
+from infer_console.ui.display import DEFAULT_DISPLAY, Display
 from infer_console.ui.leaving import EndingSignals, TerminalGuard
 from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
 from infer_console.ui.pacing import Pacer
@@ -103,8 +106,7 @@ class ConsoleApp(App[int]):
         collector: CollectorPort,
         *,
         embedded: bool = False,
-        fps: float = FASTEST_HZ,
-        link: LinkMode = "auto",
+        display: Display = DEFAULT_DISPLAY,
         guard: TerminalGuard | None = None,
         theme: str | None = None,
     ) -> None:
@@ -114,9 +116,11 @@ class ConsoleApp(App[int]):
         self.collector = collector
         self.look = Look()
         self.output_filter = OutputFilter()
-        self._line_filter = SegmentFilter(self.output_filter)
+        self._line_filter = SegmentFilter(self.output_filter, ascii_only=display.ascii_only)
         self._embedded = embedded
-        self.painter = Painter(LinkBudget(link, fps), colors=self._colors())
+        self._display_options = display
+        self._attention = Attention(bell=display.bell, title=display.title)
+        self.painter = Painter(LinkBudget(display.link, display.fps), colors=self._colors())
         self.painter.ranks = self._ranks
         self.pacer = Pacer(self, self.painter)
         self._guard = guard
@@ -225,6 +229,7 @@ class ConsoleApp(App[int]):
 
     def on_woken(self) -> None:
         self._woken = False
+        self._call_attention()
         self.pacer.due()
 
     def frame(self) -> int:
@@ -248,6 +253,36 @@ class ConsoleApp(App[int]):
             renderable = None
         super()._display(screen, renderable)
 
+    def _call_attention(self) -> None:
+        """Ring and say it in the window's title when a critical alarm is new. The alarms of now, also where
+        the view stands still."""
+        if queued_writes(self) > DEEP:
+            return  # the terminal is behind; the next picture tries again
+        picture = self.collector.picture
+        alarms = {
+            f"{alarm.rule} {alarm.replica}": alarm.text
+            for alarm in ordered_alarms(picture)
+            if alarm.severity == "critical"
+        }
+        name = picture.fleet.name if picture.fleet is not None else "infer-console"
+        self.write(self._attention.critical(alarms, name, time.monotonic()))
+        if self._guard is not None:
+            self._guard.title_kept = self._attention.titled
+
+    def _give_title_back(self) -> None:
+        if queued_writes(self) <= DEEP:
+            self.write(self._attention.leave())
+
+    def copy(self, text: SafeText) -> None:
+        """Put text into the clipboard of the machine that the terminal is on, and say so. Whether the
+        terminal takes it cannot be known."""
+        sequence = copy_sequence(text, tmux=self._display_options.tmux)
+        if sequence is None:
+            self.say("too long for the clipboard")
+        elif queued_writes(self) <= DEEP:
+            self.write(sequence)
+            self.say(f"to the clipboard: {text}")
+
     def _ranks(self) -> list[float]:
         screen = self.screen_stack[-1] if self.screen_stack else None
         return row_ranks(screen.canvas.rows) if isinstance(screen, PaintedScreen) else []
@@ -261,7 +296,7 @@ class ConsoleApp(App[int]):
 
     def write(self, text: str) -> None:
         """To the terminal, past the compositor. Only what the painter and :mod:`terminal` made."""
-        if self._driver is not None and self._can_draw():
+        if text and self._driver is not None and self._can_draw():
             self._driver.write(text)
 
     @property
@@ -291,6 +326,7 @@ class ConsoleApp(App[int]):
 
     def leave_now(self, status: int) -> None:
         self._guard_exit(status)
+        self._give_title_back()
         self.exit(status, return_code=status)
 
     def _requests_of_others(self) -> int:
@@ -304,6 +340,7 @@ class ConsoleApp(App[int]):
     def _fatal_error(self) -> None:
         """Our own crash: a plain traceback, escaped, without the locals that Textual would print."""
         self._guard_exit(1)
+        self._give_title_back()
         self._exit_renderables.append(Text(safe_multiline(traceback.format_exc(), 60)))
         self._close_messages_no_wait()
 
@@ -375,6 +412,7 @@ class ConsoleApp(App[int]):
 
     def _heartbeat(self) -> None:
         self._follow_theme()
+        self._call_attention()
         self.pacer.beat()
 
     def _follow_theme(self) -> None:
@@ -468,14 +506,13 @@ def run_app(
     *,
     embedded: object | None,
     read_only: bool,
-    fps: float = FASTEST_HZ,
-    link: LinkMode = "auto",
+    display: Display = DEFAULT_DISPLAY,
 ) -> int:
     """Show the console until the operator leaves; returns the exit status. ``embedded`` is the engine that
     this console started, if any: it ends with the console. Read-only is the collector's: it sends nothing
     then."""
     draw_where_the_terminal_is()
     with TerminalGuard() as guard:
-        app = ConsoleApp(collector, embedded=embedded is not None, fps=fps, link=link, guard=guard)
+        app = ConsoleApp(collector, embedded=embedded is not None, display=display, guard=guard)
         app.run(mouse=False)
     return app.return_code or 0

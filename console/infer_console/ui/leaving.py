@@ -15,6 +15,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from infer_console.terminal.attention import PUT_TITLE_BACK
+
 #: A terminal that takes nothing holds the exit for this long; a machine that is merely slow for so long.
 LIMIT_S, SLOW_LIMIT_S = 1.0, 5.0
 #: Leave the alternate screen, show the cursor, wrap lines, no paste, focus, mouse or keyboard modes, plain
@@ -33,6 +35,8 @@ class TerminalGuard:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._attributes: list[Any] | None = None
+        #: The window's title as it was is on the terminal's stack.
+        self.title_kept = False
 
     def __enter__(self) -> Self:
         with contextlib.suppress(termios.error, OSError, ValueError):
@@ -72,7 +76,7 @@ class TerminalGuard:
             terminal = os.open(os.ttyname(0), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
             try:
                 termios.tcflush(terminal, termios.TCOFLUSH)
-                os.write(terminal, RESET)
+                os.write(terminal, RESET + (PUT_TITLE_BACK.encode() if self.title_kept else b""))
             finally:
                 os.close(terminal)
         if self._attributes is not None:

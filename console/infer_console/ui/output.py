@@ -8,14 +8,16 @@ from textual.color import Color
 from textual.filter import LineFilter
 
 from infer_console.terminal.output_filter import OutputFilter
+from infer_console.terminal.plain_ascii import plain_ascii
 
 
 class SegmentFilter(LineFilter):
     """Cleans the text of segments, and takes links off: no text of ours has any."""
 
-    def __init__(self, output_filter: OutputFilter) -> None:
+    def __init__(self, output_filter: OutputFilter, *, ascii_only: bool = False) -> None:
         super().__init__()
         self._filter = output_filter
+        self._ascii_only = ascii_only
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         clean = self._filter.clean
@@ -26,6 +28,8 @@ class SegmentFilter(LineFilter):
                 style = style.update_link(None)
                 self._filter.caught += 1
             shown = clean(text)
+            if self._ascii_only:
+                shown = plain_ascii(shown)
             cleaned.append(
                 segment if shown is text and style is segment.style else Segment(shown, style, control)
             )

@@ -237,6 +237,7 @@ KEYS: tuple[Key, ...] = (
         REQUESTS,
         9,
     ),
+    Key("y", "y", "copy", "copy", "copy the id under the cursor (of an event: its line)", "look", ALL),
     Key("ctrl+l", "ctrl+l", "redraw", "redraw", "draw the whole screen anew", "look", ALL),
     Key("question_mark", "?", "help", "help", "this page", "look", ALL, 10),
     Key("q", "q", "quit", "quit", "leave; an engine started by this console ends with it", "look", ALL, 9),

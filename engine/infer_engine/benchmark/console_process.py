@@ -18,8 +18,8 @@ START_S = 30.0
 END_S = 10.0
 POLL_S = 0.1
 READ_BYTES = 1 << 16
-#: The replica screen's key, and what it shows that no other does.
-REPLICA_KEY, SEEN = b"2", b"ROSTER"
+#: The replica screen's key with the one that draws all anew, and what it shows that no other does.
+REPLICA_KEY, SEEN = b"2\x0c", b"ROSTER"
 _RUN = "import sys; from infer_console.cli import main; sys.exit(main())"
 
 

@@ -29,7 +29,9 @@ def test_a_part_that_does_not_exist_is_named_with_those_that_do() -> None:
 
 def test_options_of_the_engine_are_refused_for_the_console(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "console", "--only", "roster"]) == 2
-    assert "--only is for bench engine" in capsys.readouterr().err
+    assert "--only roster: parts of bench console are paint, live" in capsys.readouterr().err
+    assert main(["bench", "console", "--list"]) == 2
+    assert "--list is for bench engine" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["bench", "--repeats", "0"])
     assert "from 1 to 100" in capsys.readouterr().err
@@ -40,7 +42,7 @@ def test_the_console_is_measured(capsys: pytest.CaptureFixture[str], monkeypatch
 
     monkeypatch.setattr(paint, "FRAMES", 1)
     monkeypatch.setattr(paint, "POOLS", (1_024,))
-    assert main(["bench", "console", "--repeats", "1", "--json"]) == 0
+    assert main(["bench", "console", "--only", "paint", "--repeats", "1", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     ratios = {each["measure"]: each["ratio"] for each in document["results"] if each["against"]}
     assert len(ratios) == 4

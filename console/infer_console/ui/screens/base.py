@@ -9,12 +9,13 @@ from textual.screen import Screen
 
 from infer_console.actions.cancel import find_request
 from infer_console.state.picture import Picture
+from infer_console.terminal.safe_text import safe
 from infer_console.ui.backpressure import is_behind
 from infer_console.ui.widgets.canvas import Canvas
 from infer_console.view.keys import keys_of
 from infer_console.view.look import PANES, Cursor, Pane, ScreenName, Size
 from infer_console.view.order import follow, pane_ids
-from infer_console.view.row import Row
+from infer_console.view.row import Row, plain
 
 if TYPE_CHECKING:
     from infer_console.ui.app import ConsoleApp
@@ -202,6 +203,18 @@ class ConsoleScreen(PaintedScreen):
 
     def action_help(self) -> None:
         self.console.open_help(self.name_in_look)
+
+    def action_copy(self) -> None:
+        """The id under the cursor; of an event, whose id nobody uses, its line."""
+        cursor = self.focused_cursor()
+        if cursor is None or cursor.id is None:
+            self.console.say("nothing is under the cursor to copy")
+            return
+        line = next((row for row in self.canvas.rows if any(span.tone == "cursor" for span in row)), None)
+        if self.console.look.pane(self.name_in_look) == "events" and line is not None:
+            self.console.copy(safe(plain(line).strip("▸ ")))
+        else:
+            self.console.copy(safe(cursor.id))
 
     def action_redraw(self) -> None:
         self.console.redraw()
