@@ -30,12 +30,16 @@ SLOW_END_S = 1.0
 
 def tui_arguments(parser: ArgumentParser) -> None:
     read_only_option(parser, default=False)
+    fps_option(parser, DEFAULT_FPS)
+
+
+def fps_option(parser: ArgumentParser, default: float) -> None:
     parser.add_argument(
         "--fps",
         type=_fps,
-        default=DEFAULT_FPS,
+        default=default,
         metavar="N",
-        help=f"draw at most N times a second, 0.5 to 30 (default {DEFAULT_FPS:g}); the link may make it less",
+        help=f"draw at most N times a second, 0.5 to 30 (default {default:g}); the link may make it less",
     )
     parser.add_argument(
         "--link",
@@ -55,7 +59,7 @@ def read_only_option(parser: ArgumentParser, default: bool | str) -> None:
 def run_tui(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":
         complain("the console needs a terminal that can draw; for scripts: infer-console status --json")
         return codes.USAGE
     try:
@@ -71,7 +75,7 @@ def run_tui(arguments: Namespace) -> int:
     return _embed(arguments)
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
@@ -122,7 +126,12 @@ def _show(collector: "Collector", engine: "EmbeddedEngine | None", arguments: Na
         from infer_console.ui.app import run_app
 
         return run_app(
-            collector, embedded=engine, read_only=collector.read_only, fps=arguments.fps, link=arguments.link
+            collector,
+            embedded=engine,
+            read_only=collector.read_only,
+            fps=arguments.fps,
+            link=arguments.link,
+            past=collector,
         )
     finally:
         collector.stop()
