@@ -1,7 +1,7 @@
 """The help page: every key of the screen, and what the signs mean."""
 
 from infer_console.terminal.safe_text import safe
-from infer_console.view.keys import Key, keys_of
+from infer_console.view.keys import ALL, Key, keys_of
 from infer_console.view.look import ScreenName
 from infer_console.view.row import Line, Role, Row, beside
 
@@ -26,10 +26,13 @@ def help_rows(screen: ScreenName, width: int, height: int, url: str = "") -> lis
     inner = outer - 4
     room = max(1, height - 4)
     keys = _merged(keys_of(screen))
-    look = [_key_row(key, inner) for key in keys if key.kind == "look"]
+    looks = [key for key in keys if key.kind == "look"]
+    look = [_key_row(key, inner) for key in looks]
     act = [_key_row(key, inner) for key in keys if key.kind == "act"]
     signs = [Line(inner, "dialog").row(), *_sign_rows(inner)]
     head = Line(inner, "dialog").put("small letters look, capitals act", "title").row()
+    if (3 if url else 1) + len(act) + len(look) > room:
+        look = [_key_row(key, inner) for key in looks if key.action not in ALL] + [_screens_row(looks, inner)]
     if (3 if url else 1) + len(act) + len(look) > room:
         look = _short_rows([key for key in keys if key.kind == "look"], inner)
     rows = [head, *act, *look]
@@ -59,6 +62,15 @@ def _merged(keys: list[Key]) -> list[Key]:
 def _key_row(key: Key, inner: int) -> Row:
     line = Line(inner, "dialog").put(key.shown, "act" if key.kind == "act" else "key").to(11)
     return line.put(key.help, "text").row()
+
+
+def _screens_row(keys: list[Key], inner: int) -> Row:
+    """The screens in one line."""
+    line = Line(inner, "dialog")
+    for key in keys:
+        if key.action in ALL:
+            line.put(key.shown, "key").put(" ").put(key.label, "text").put("  ")
+    return line.row()
 
 
 def _short_rows(keys: list[Key], inner: int) -> list[Row]:
