@@ -1,7 +1,7 @@
 """The help page: every key of the screen, and what the signs mean."""
 
 from infer_console.terminal.safe_text import safe
-from infer_console.view.keys import Key, keys_of
+from infer_console.view.keys import ALL, Key, keys_of
 from infer_console.view.look import ScreenName
 from infer_console.view.row import Line, Role, Row, beside
 
@@ -26,18 +26,20 @@ def help_rows(screen: ScreenName, width: int, height: int, url: str = "") -> lis
     inner = outer - 4
     room = max(1, height - 4)
     keys = _merged(keys_of(screen))
-    look = [_key_row(key, inner) for key in keys if key.kind == "look"]
+    looks = [key for key in keys if key.kind == "look"]
+    look = [_key_row(key, inner) for key in looks]
     act = [_key_row(key, inner) for key in keys if key.kind == "act"]
     signs = [Line(inner, "dialog").row(), *_sign_rows(inner)]
     head = Line(inner, "dialog").put("small letters look, capitals act", "title").row()
     left = room - (3 if url else 1) - len(act)
     if len(look) > left:
+        look = [_key_row(key, inner) for key in looks if key.action not in ALL] + [_screens_row(looks, inner)]
+    if len(look) > left:
         # What the key bar has is told in words, what everybody guesses by name.
-        looking = [key for key in keys if key.kind == "look"]
-        look = [_key_row(key, inner) for key in looking if key.bar]
-        look += _short_rows([key for key in looking if not key.bar], inner)
-        if len(look) > left:
-            look = _short_rows(looking, inner)
+        look = [_key_row(key, inner) for key in looks if key.bar]
+        look += _short_rows([key for key in looks if not key.bar], inner)
+    if len(look) > left:
+        look = _short_rows(looks, inner)
     rows = [head, *act, *look]
     if url:
         rows.append(Line(inner, "dialog").put("the same in another terminal: ", "dim").row())
@@ -57,7 +59,7 @@ def help_rows(screen: ScreenName, width: int, height: int, url: str = "") -> lis
 def _merged(keys: list[Key]) -> list[Key]:
     """One line for each action."""
     seen: dict[str, Key] = {}
-    for key in keys:
+    for key in (each for each in keys if each.help):
         seen.setdefault(key.action, key)
     return list(seen.values())
 
@@ -65,6 +67,15 @@ def _merged(keys: list[Key]) -> list[Key]:
 def _key_row(key: Key, inner: int) -> Row:
     line = Line(inner, "dialog").put(key.shown, "act" if key.kind == "act" else "key").to(11)
     return line.put(key.help, "text").row()
+
+
+def _screens_row(keys: list[Key], inner: int) -> Row:
+    """The screens in one line."""
+    line = Line(inner, "dialog")
+    for key in keys:
+        if key.action in ALL:
+            line.put(key.shown, "key").put(" ").put(key.label, "text").put("  ")
+    return line.row()
 
 
 def _short_rows(keys: list[Key], inner: int) -> list[Row]:
