@@ -181,10 +181,6 @@ def pane_ids(picture: Picture, look: Look, screen: ScreenName, pane: Pane) -> li
         if pane == "findings":
             return [finding.id for finding in shown_findings(picture, look)]
         return [str(entry.number) for entry in shown_entries(picture, look)]
-    if pane == "requests":
-        return [item.id for item in listed(picture, look)]
-    if pane == "operations":
-        return [operation.id for operation in operations(picture, look)]
     if pane == "events":
         only = look.replica if screen == "replica" else None
         return [str(event.seq) for event in events(picture, look, only)]
