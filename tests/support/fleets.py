@@ -55,6 +55,8 @@ class ThreadReplica:
         self.loop: StepLoop | None = None
         self._load_gate = launcher.load_gate
         self._mute = False
+        #: What is known of whether the kernel killed it for want of memory.
+        self.oom: bool | None = False
         self._ending = False
         self._asyncio = asyncio.get_running_loop()
         self._ended: asyncio.Future[int] = self._asyncio.create_future()
@@ -83,6 +85,9 @@ class ThreadReplica:
 
     def cpu_s(self) -> float | None:
         return None
+
+    def oom_killed(self) -> bool | None:
+        return self.oom
 
     # the way to the server, for the step loop
 
