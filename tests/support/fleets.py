@@ -202,8 +202,9 @@ class Bench:
         tier: Tier = "interactive",
         synthetic: bool = False,
         client_id: str | None = None,
+        streams: bool = False,
     ) -> Generation:
-        return self.fleet.submit(spec(prompt_tokens, max_tokens, tier, synthetic, client_id))
+        return self.fleet.submit(spec(prompt_tokens, max_tokens, tier, synthetic, client_id, streams))
 
     async def heard(self, replica: str, requests: int) -> None:
         """Let a held replica step, one step at a time, until it reports so many requests."""
@@ -239,6 +240,7 @@ def spec(
     tier: Tier = "interactive",
     synthetic: bool = False,
     client_id: str | None = None,
+    streams: bool = False,
 ) -> GenerationSpec:
     return GenerationSpec(
         prompt=tuple(range(prompt_tokens)),
@@ -248,6 +250,7 @@ def spec(
         tier=tier,
         synthetic=synthetic,
         client_id=client_id,
+        streams=streams,
     )
 
 
