@@ -166,7 +166,7 @@ async def test_a_restart_is_no_crash_and_wakes_one_that_was_given_up() -> None:
 
 async def test_nothing_goes_on_from_suspect_tokens() -> None:
     async with running_fleet(replicas=2, max_running=1, held=True) as bench:
-        generations = [bench.submit(4, 5) for _ in range(4)]
+        generations = [bench.submit(4, 5, streams=True) for _ in range(4)]
         started, queued = (each for each in generations if each.replica == "r0")
         await bench.step_until("r0", lambda: bool(started.emitted))
         effect = bench.fleet.fencing.predict("r0", Fence(suspect=True))
@@ -176,3 +176,18 @@ async def test_nothing_goes_on_from_suspect_tokens() -> None:
         bench.launcher.now("r1").runner.release()
         await finished(queued)
         assert (queued.finish_reason, len(queued.emitted)) == ("length", 5)
+
+
+async def test_an_answer_of_which_nothing_was_sent_starts_over() -> None:
+    async with running_fleet(replicas=2, max_running=1, held=True) as bench:
+        whole, other = bench.submit(4, 5), bench.submit(4, 5)
+        source = str(whole.replica)
+        await bench.step_until(source, lambda: len(whole.emitted) >= 2)
+        whole.emitted[0] = 6666  # what the bad machine made of it
+        effect = bench.fleet.fencing.predict(source, Fence(suspect=True))
+        assert (effect.numbers["start_over"], effect.warnings) == (1, [])
+        bench.fleet.fencing.fence(source, "wrong sums", suspect=True)
+        assert (whole.emitted, list(whole.emitted_s), whole.restarts) == ([], [], 1)
+        bench.launcher.now(str(other.replica)).runner.release()
+        await finished(whole, other)
+        assert (whole.finish_reason, whole.emitted) == ("length", [1004, 1005, 1006, 1007, 1008])

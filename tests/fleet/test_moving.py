@@ -198,6 +198,27 @@ async def test_kills_from_outside_are_no_crash_loop_and_end_nobody() -> None:
         assert one.emitted == undisturbed(one)
 
 
+@pytest.mark.parametrize("known", [True, None])
+async def test_a_kill_for_want_of_memory_or_by_nobody_knows_whom_counts(known: bool | None) -> None:
+    async with running_fleet(replicas=1) as bench:
+        for _ in range(lifecycle.MOST_CRASHES):
+            await bench.ready()
+            life = bench.launcher.now("r0")
+            life.oom = known
+            life.kill()
+            await until(lambda life=life: bench.launcher.now("r0") is not life or _failed(bench))
+        await until(lambda: _failed(bench))
+        assert len(bench.launcher.lives["r0"]) == lifecycle.MOST_CRASHES
+        why = "ran out of memory" if known else "by whom is not known"
+        assert why in str(bench.fleet.replica("r0").error)
+
+
+def _failed(bench: Bench) -> bool:
+    return bench.fleet.replica("r0").state == "failed" and "not started again" in str(
+        bench.fleet.replica("r0").error
+    )
+
+
 async def test_what_kills_every_replica_is_ended_before_it_kills_them_all() -> None:
     async with running_fleet(replicas=1, kv_blocks=64, held=True) as bench:
         one = bench.submit(4, 6)

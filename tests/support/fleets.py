@@ -55,6 +55,8 @@ class ThreadReplica:
         self.loop: StepLoop | None = None
         self._load_gate = launcher.load_gate
         self._mute = False
+        #: What is known of whether the kernel killed it for want of memory.
+        self.oom: bool | None = False
         self._ending = False
         self._asyncio = asyncio.get_running_loop()
         self._ended: asyncio.Future[int] = self._asyncio.create_future()
@@ -83,6 +85,9 @@ class ThreadReplica:
 
     def cpu_s(self) -> float | None:
         return None
+
+    def oom_killed(self) -> bool | None:
+        return self.oom
 
     # the way to the server, for the step loop
 
@@ -197,8 +202,9 @@ class Bench:
         tier: Tier = "interactive",
         synthetic: bool = False,
         client_id: str | None = None,
+        streams: bool = False,
     ) -> Generation:
-        return self.fleet.submit(spec(prompt_tokens, max_tokens, tier, synthetic, client_id))
+        return self.fleet.submit(spec(prompt_tokens, max_tokens, tier, synthetic, client_id, streams))
 
     async def heard(self, replica: str, requests: int) -> None:
         """Let a held replica step, one step at a time, until it reports so many requests."""
@@ -234,6 +240,7 @@ def spec(
     tier: Tier = "interactive",
     synthetic: bool = False,
     client_id: str | None = None,
+    streams: bool = False,
 ) -> GenerationSpec:
     return GenerationSpec(
         prompt=tuple(range(prompt_tokens)),
@@ -243,6 +250,7 @@ def spec(
         tier=tier,
         synthetic=synthetic,
         client_id=client_id,
+        streams=streams,
     )
 
 

@@ -9,6 +9,7 @@ from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.members import Members
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.resizing import Resizing
+from infer_engine.fleet.tracked import Tracked
 from infer_engine.fleet.unknown import unknown_replica
 from infer_engine.protocol import Effect, Fence
 from infer_engine.replica.handle import ReplicaHandle
@@ -42,10 +43,15 @@ class Fencing:
             )
         requests = self.ledger.on(replica)
         fresh = sum(not request.generation.emitted for request in requests)
+        again = sum(_starts_over(request) for request in requests) if command.suspect else 0
+        ends = len(requests) - fresh - again
         summary = [
             f"{replica} takes no more requests, its process is killed, and none is started before release",
-            f"its {len(requests)} requests leave it at once: {fresh} that emitted nothing start over, "
-            f"{len(requests) - fresh} {'end' if command.suspect else 'go on elsewhere with what they have'}",
+            f"its {len(requests)} requests leave it at once: {fresh + again} of whose answer nothing was sent "
+            f"start over, {ends} end"
+            if command.suspect
+            else f"its {len(requests)} requests leave it at once: {fresh} that emitted nothing start over, "
+            f"{ends} go on elsewhere with what they have",
         ]
         obstacle = self.resizing.replacement_obstacle(handle)
         summary.append(
@@ -54,14 +60,14 @@ class Fencing:
             else f"no other replica is started in its place: {obstacle}"
         )
         warnings = [] if others else ["no ready replica will be left: requests wait for one"]
-        if command.suspect and fresh < len(requests):
+        if command.suspect and ends:
             warnings.append(
-                f"{len(requests) - fresh} requests end with an error (replica_suspect): they have tokens "
-                "that are not to be trusted, and nothing goes on from those"
+                f"{ends} requests end with an error (replica_suspect): their clients have tokens that are not "
+                "to be trusted, and nothing goes on from those"
             )
         numbers: dict[str, float | None] = {
             "requests": float(len(requests)),
-            "start_over": float(fresh),
+            "start_over": float(fresh + again),
             "ready_after": float(len(others)),
             "replacement": float(obstacle is None),
         }
@@ -74,7 +80,9 @@ class Fencing:
         if handle.fenced is not None:
             return None
         for request in self.ledger.on(replica) if suspect else ():
-            if request.generation.emitted and request.intent is None:
+            if _starts_over(request):
+                request.start_over()
+            elif request.generation.emitted and request.intent is None:
                 self.ledger.finish(request, "error", code=SUSPECT, error=MESSAGES[SUSPECT])
         self.members.lifecycles[replica].fence(why or NO_REASON, actor=actor)
         return self.resizing.replace(handle)
@@ -106,3 +114,9 @@ class Fencing:
         if handle is None:
             raise unknown_replica(replica)
         return handle
+
+
+def _starts_over(request: Tracked) -> bool:
+    """It has tokens, of which its client has none."""
+    generation = request.generation
+    return bool(generation.emitted) and request.intent is None and generation.may_start_over

@@ -74,8 +74,8 @@ class GenerationSpec:
 
 @dataclass(slots=True, eq=False)
 class Generation:
-    """Times are the server's monotonic clock. ``emitted`` only grows; once ``finish_reason`` is set
-    nothing changes."""
+    """Times are the server's monotonic clock. ``emitted`` only grows, unless it starts over; once
+    ``finish_reason`` is set nothing changes."""
 
     id: str
     spec: GenerationSpec
@@ -95,6 +95,8 @@ class Generation:
     log: TimelineLog = field(default_factory=TimelineLog)
     #: How often it went on at another place than before: another replica, or its own in another life.
     moves: int = 0
+    #: How often it began anew from its prompt: whoever has read something reads again from the first token.
+    restarts: int = 0
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
@@ -117,6 +119,18 @@ class Generation:
             self.logprobs[len(self.emitted)] = logprobs
         self.emitted.append(token)
         self.emitted_s.append(now_s)
+
+    @property
+    def may_start_over(self) -> bool:
+        """Its client has not been sent anything of what was emitted, and will not be before the end."""
+        return not self.spec.streams
+
+    def start_over(self) -> None:
+        """As if nothing had been emitted."""
+        self.emitted.clear()
+        del self.emitted_s[:]
+        self.logprobs.clear()
+        self.restarts += 1
 
     def wake(self) -> None:
         """Tell readers that something was appended or that it ended."""

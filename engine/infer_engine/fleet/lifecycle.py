@@ -59,6 +59,11 @@ class ReplicaProcess(Protocol):
         """Seconds of CPU it has used; None where that is not known."""
         ...
 
+    def oom_killed(self) -> bool | None:
+        """Of one that was killed: whether the kernel may have done it for want of memory; None where that is
+        not known."""
+        ...
+
 
 #: Starts a replica: its configuration, the file for its log, and how many threads it computes with.
 Launch = Callable[[ReplicaConfig, Path, int], Awaitable[ReplicaProcess]]
@@ -256,11 +261,13 @@ class Lifecycle:
         if self._stopping.is_set() or self._restarts or self._handle.fenced is not None:
             return self._handle.error or "", True
         # Whoever kills it once it was ready has reasons of their own, and the next life is as good as any.
-        # What dies while it loads, or by itself, is likely to die again.
-        self._handle.own_death = not (
-            code == -signal.SIGKILL and self._handle.error is None and self._handle.ready is not None
-        )
+        # What dies while it loads, by itself, or for want of memory, is likely to die again.
+        killed = code == -signal.SIGKILL and self._handle.error is None
+        oom = process.oom_killed() if killed else False
+        self._handle.own_death = not (killed and self._handle.ready is not None and oom is False)
         error = self._handle.error or ("" if code is None else _describe_exit(code))
+        if killed and oom is not False:
+            error += ": the kernel ran out of memory" if oom else ", by whom is not known"
         log.error(
             "replica %s (pid %d) died: %s\nthe end of its log:\n%s",
             self._handle.id,

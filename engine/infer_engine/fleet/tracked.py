@@ -87,6 +87,12 @@ class Tracked:
         self.swapped = False
         self.emitted_before = len(self.generation.emitted)
 
+    def start_over(self) -> None:
+        """From its prompt: nothing that was generated is to be trusted."""
+        self.generation.start_over()
+        self.emitted_before = 0
+        self.chain = []
+
     def needs_blocks(self, block_size: int) -> int:
         """Blocks that its admission takes: all tokens known so far and the next one."""
         return -(-(self.known_tokens + 1) // block_size)

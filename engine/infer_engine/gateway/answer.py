@@ -1,7 +1,7 @@
 """The text of one generation as it grows, and how it ends."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infer_engine.fleet.generation import Generation, any_beyond
 from infer_engine.gateway.errors import ended_badly
@@ -21,6 +21,12 @@ class Piece:
     text: str
     finish: ClientFinish | None = None
     told: Sequence[ToldToken] = ()
+    #: It is the first again: nothing that came before it holds.
+    anew: bool = False
+
+
+#: What turns tokens into text, as at the beginning.
+Fresh = Callable[[], tuple[IncrementalDetokenizer, StopText]]
 
 
 class Answer:
@@ -31,22 +37,25 @@ class Answer:
         self,
         choice: int,
         generation: Generation,
-        detokenizer: IncrementalDetokenizer,
-        stop_text: StopText,
+        fresh: Fresh,
         stop: Callable[[], object],
     ) -> None:
         self.generation = generation
         self._choice = choice
-        self._detokenizer = detokenizer
-        self._stop_text = stop_text
+        self._fresh = fresh
         self._min_tokens = generation.spec.sampling.min_tokens
         self._stop = stop
+        #: The last piece was read.
+        self.complete = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._restarts = self.generation.restarts
+        self._detokenizer, self._stop_text = self._fresh()
         self._trail = TokenTrail()
         self._released_chars = 0
         #: Tokens read: what the client is told it got, and where reading goes on.
         self.tokens = 0
-        #: The last piece was read.
-        self.complete = False
 
     @property
     def ended(self) -> bool:
@@ -56,6 +65,12 @@ class Answer:
     def piece(self) -> Piece:
         """What came since the last call, several tokens at once when the client is slower than the model.
         Raise ApiError when the generation ended as an error or was cancelled."""
+        if self.generation.restarts == self._restarts:
+            return self._piece()
+        self._begin()
+        return replace(self._piece(), anew=True)
+
+    def _piece(self) -> Piece:
         generation = self.generation
         text = self._read()
         if self.ended:

@@ -124,8 +124,10 @@ class GenerateEndpoint:
         return Answer(
             choice,
             generation,
-            IncrementalDetokenizer(self._parts.tokenizer),
-            StopText(ask.params.stop, include=ask.params.include_stop),
+            lambda: (
+                IncrementalDetokenizer(self._parts.tokenizer),
+                StopText(ask.params.stop, include=ask.params.include_stop),
+            ),
             stop=lambda: self._parts.fleet.cancel(generation.id, reason="stop"),
         )
 
@@ -145,6 +147,8 @@ class GenerateEndpoint:
         pieces: list[list[Piece]] = [[] for _ in choices.answers]
         while not choices.complete:
             for piece in await choices.pieces(TURN_S):
+                if piece.anew:
+                    pieces[piece.choice].clear()
                 pieces[piece.choice].append(piece)
         document = self._reply(ask, choices).whole(
             [_joined(each, told=told) for each in pieces], self._used(choices)

@@ -175,6 +175,9 @@ class InprocReplica:
     def cpu_s(self) -> float | None:
         return None
 
+    def oom_killed(self) -> bool | None:
+        return False
+
     # --- from start to end ---------------------------------------------------------------------------------
 
     def start(self, make_runner: MakeRunner, load_s: float) -> None:

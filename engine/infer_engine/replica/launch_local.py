@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from infer_engine.replica.messages import ReplicaConfig
+from infer_engine.replica.oom import oom_kills
 
 #: How long each way of asking a process to end may take before the next, harder one.
 GRACE_S = 2.0
@@ -53,6 +54,7 @@ class LocalProcess:
     def __init__(self, process: asyncio.subprocess.Process, log_path: Path) -> None:
         self._process = process
         self._log_path = log_path
+        self._oom_kills = oom_kills()
 
     @property
     def pid(self) -> int:
@@ -99,6 +101,12 @@ class LocalProcess:
         except (OSError, IndexError):
             return None
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def oom_killed(self) -> bool | None:
+        """Whether, since it was started, the kernel killed somebody here for want of memory; None where that
+        is not told."""
+        now = oom_kills()
+        return None if now is None or self._oom_kills is None else now > self._oom_kills
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

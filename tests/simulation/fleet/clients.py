@@ -71,6 +71,7 @@ class Clients:
             tenant=draw.choice(["red", "blue", "blue"]),
             tier=draw.choice(["interactive", "interactive", "batch"]),
             priority=draw.choice([0, 0, 5]),
+            streams=draw.random() < 0.6,
             deadline_s=draw.choice([0.5, 3.0, 8.0]) if draw.random() < 0.25 else None,
         )
         self.tally.requests += 1
@@ -85,7 +86,7 @@ class Clients:
             return
         for generation in made:
             client = self.all[generation.id] = Client(generation, expected, stops)
-            if draw.random() < 0.4:
+            if spec.streams and draw.random() < 0.7:
                 leaves_s = draw.uniform(0.0, 8.0) if draw.random() < 0.3 else None
                 reader = asyncio.create_task(self._read(fleet, client, leaves_s))
                 self._readers.add(reader)
@@ -123,6 +124,7 @@ class Clients:
                 assert not hopeful, f"{generation.id} was given up while replicas were {hopeful}"
             case "replica_suspect":
                 assert generation.emitted, f"{generation.id} had emitted nothing and was not restarted"
+                assert generation.spec.streams, f"nothing of {generation.id} was sent, it was not restarted"
             case _:
                 pass
 
