@@ -17,6 +17,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("The model alone", ("decode", "fidelity")),
     ("Interference and reuse", ("chunked", "prefix_hit", "stragglers")),
     ("Overheads", ("scheduler", "start", "consoles")),
+    ("Many connections", ("connections",)),
     (
         "What each server reached",
         ("workload", "transformers_static", "transformers_continuous", "vllm", "llamacpp"),

@@ -39,5 +39,5 @@ PARTS: tuple[Part, ...] = (
     Part("stragglers", "continuous and static batching", 130, stragglers.measure),
     Part("start", "two replicas ready, second start", 40, start.measure),
     Part("consoles", "four consoles attached and none", 210, consoles.measure),
-    Part("connections", "2,000 streams of 2 tokens/s from a simulated fleet", 60, connections.measure),
+    Part("connections", "2,000 streams of 2 tokens/s from a simulated fleet", 130, connections.measure),
 )
