@@ -6,11 +6,13 @@ the callback given to ``on_picture`` is only a wake-up, at most ten times a seco
 
 import asyncio
 import concurrent.futures
+import contextlib
 import dataclasses
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from infer_engine.protocol import Command, CommandResult, Problem
 
@@ -18,6 +20,12 @@ from infer_console.connect import Target
 from infer_console.diagnosis.causes import with_causes
 from infer_console.diagnosis.doctor import Doctor
 from infer_console.diagnosis.memory import AlarmMemory
+from infer_console.past.export import Exported
+from infer_console.past.exporting import Exporting
+from infer_console.past.flight import FlightRecords
+from infer_console.past.taper import Taper
+from infer_console.past.timeline import Timeline
+from infer_console.recording import RecordingError
 from infer_console.sources.audit import AuditTail
 from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import EngineSource, EngineStatus, describe
@@ -65,6 +73,10 @@ class Collector:
         self._doctor = Doctor()
         self._audit_tail: AuditTail | None = None
         self._audit: AuditPicture | None = None
+        #: What was, for those who scrub back; written on the collector's thread.
+        self.timeline = Timeline(target.url)
+        self._taper = Taper(self.timeline.own, self._state, self._alarms)
+        self._flight = FlightRecords(self.timeline, target.url, time.monotonic)
         self._picture = self._draw()
         self._wake: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -74,6 +86,7 @@ class Collector:
         self._changed: asyncio.Event | None = None
         self._main: asyncio.Task[None] | None = None
         self._sending: set[asyncio.Task[Answer]] = set()
+        self._fetching: set[asyncio.Task[None]] = set()
         self._unanswered: set[concurrent.futures.Future[Answer]] = set()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
@@ -131,6 +144,26 @@ class Collector:
         """Whether to ask for the audit, which is in the picture then."""
         self._call(lambda: self._audit_tail and self._audit_tail.watch(wanted))
 
+    def fetch_past(self, at: float) -> None:
+        """Fetch what the server's flight recorder has around a moment; ``timeline`` has it when it came."""
+        self._call(lambda: self._fetch_past(at))
+
+    @property
+    def fetching(self) -> str:
+        """What is being fetched of the past, or why not; empty when there is nothing to say."""
+        return self._flight.progress
+
+    def export(
+        self, from_at: float, to_at: float, path: Path, *, redact: bool = True
+    ) -> "concurrent.futures.Future[Exported]":
+        """Write that time as a new recording: of what the server's flight recorder has, or where it cannot
+        be had, of what this console was told. The future raises OSError or RecordingError."""
+        future: concurrent.futures.Future[Exported] = concurrent.futures.Future()
+        exporting = Exporting(timeline=self.timeline, from_at=from_at, to_at=to_at, path=path, redact=redact)
+        if not self._call(lambda: self._begin_export(exporting, future)):
+            exporting.run_into(future, None)
+        return future
+
     def command(
         self, command: Command, target: str | None = None, version: str | None = None
     ) -> "concurrent.futures.Future[Answer]":
@@ -178,8 +211,9 @@ class Collector:
         self._main = asyncio.current_task()
         async with EngineClient(self.target) as client:
             self._client = client
-            self._source = EngineSource(client, self._state, self._changed.set, self._engine)
-            self._lookups = Lookups(client, self._state.looked_up, self._changed.set)
+            self._source = EngineSource(
+                client, self._state, self._changed.set, self._engine, self._taper.message
+            )
             self._audit_tail = AuditTail(client, self._audit_told)
             self._lookups = Lookups(client, self._state.looked_up, self._changed.set)
             self._loop = asyncio.get_running_loop()
@@ -193,9 +227,9 @@ class Collector:
             except asyncio.CancelledError:
                 return  # stop()
             finally:
-                for task in self._sending:
+                for task in (*self._sending, *self._fetching):
                     task.cancel()
-                await asyncio.gather(*self._sending, return_exceptions=True)
+                await asyncio.gather(*self._sending, *self._fetching, return_exceptions=True)
 
     def _audit_told(self, audit: AuditPicture) -> None:
         self._audit = audit
@@ -215,6 +249,7 @@ class Collector:
                 pass  # nothing new but the time
             changed.clear()
             if self._state.sample(time.monotonic()):
+                self._taper.sampled(time.monotonic())
                 self._look_after_engine()
             self._publish()
             await asyncio.sleep(SHORTEST_PERIOD_S)
@@ -240,7 +275,39 @@ class Collector:
         picture = self._state.picture(time.time(), now_s)
         findings = self._doctor.look(picture)
         alarms = with_causes(self._alarms.alarms(picture, now_s), findings)
-        return dataclasses.replace(picture, alarms=alarms, findings=findings, audit=self._audit)
+        picture = dataclasses.replace(picture, alarms=alarms, findings=findings, audit=self._audit)
+        self._taper.drawn(picture, now_s)
+        return picture
+
+    def _begin_export(self, exporting: Exporting, future: "concurrent.futures.Future[Exported]") -> None:
+        task = asyncio.ensure_future(self._export(exporting, future))
+        self._fetching.add(task)
+        task.add_done_callback(self._fetching.discard)
+
+    async def _export(self, exporting: Exporting, future: "concurrent.futures.Future[Exported]") -> None:
+        content: bytes | None = None
+        if self._client is not None:
+            # Where the server has nothing, what this console was told is the next best.
+            with contextlib.suppress(RefusedError, UnreachableError, NotUnderstoodError):
+                content = await self._flight.read(self._client, exporting.from_at, exporting.to_at)
+        await asyncio.to_thread(exporting.run_into, future, content)
+
+    def _fetch_past(self, at: float) -> None:
+        recorder = self._picture.fleet.recorder if self._picture.fleet is not None else None
+        if self._client is None or recorder is None or recorder.from_at is None:
+            return
+        task = asyncio.ensure_future(self._fetch(self._client, at, recorder.from_at))
+        self._fetching.add(task)
+        task.add_done_callback(self._fetching.discard)
+
+    async def _fetch(self, client: EngineClient, at: float, earliest_at: float) -> None:
+        try:
+            await self._flight.fetch(client, at, earliest_at)
+        except (RefusedError, UnreachableError, NotUnderstoodError) as failure:
+            self._flight.progress = f"not fetched: {describe(failure)}"
+        except RecordingError as error:
+            self._flight.progress = f"not fetched: {error}"
+        self._publish()
 
     def _begin(
         self,

@@ -11,7 +11,7 @@ from typing import BinaryIO, Self
 
 import msgspec
 import zstandard
-from infer_engine.protocol import PROTOCOL_VERSION, Envelope
+from infer_engine.protocol import PROTOCOL_VERSION, Envelope, History
 
 from infer_console.state.fold import ConsoleState
 
@@ -29,12 +29,24 @@ class RecordingError(Exception):
     """The file is no recording, or one that cannot be read; ``str()`` says so in one line."""
 
 
+class RecordedMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment that an operator marked."""
+
+    at: float
+    text: str = ""
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     recording: int = FORMAT
     protocol_version: int = PROTOCOL_VERSION
     epoch: str = ""
     made_at: float | None = None
     simulated: bool = False
+    #: Request ids and tenants are hashes.
+    redacted: bool = False
+    marks: list[RecordedMark] = []
+    #: What was before the first message.
+    history: History | None = None
 
 
 class RecordingWriter:
@@ -97,9 +109,14 @@ class RecordingReader:
 
     def envelopes(self) -> Generator[Envelope]:
         """Messages in order; those that this console does not understand are skipped and counted."""
+        for _, envelope in self.messages():
+            yield envelope
+
+    def messages(self) -> Generator[tuple[bytes, Envelope]]:
+        """As ``envelopes``, with each message's own line."""
         for line in self._lines:
             try:
-                yield _envelopes.decode(line)
+                yield line, _envelopes.decode(line)
             except msgspec.ValidationError:
                 self.skipped += 1
             except (msgspec.DecodeError, RecursionError) as error:

@@ -2,9 +2,10 @@
 
 import asyncio
 import re
+import signal
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -85,6 +86,8 @@ def _record(arguments: Namespace) -> int:
     from infer_console.cli.output import complain, note
 
     path = Path(arguments.file)
+    if path.is_dir() or arguments.file.endswith("/"):
+        return _record_for_days(arguments, path)
     try:
         with path.open("xb") as file:
 
@@ -104,6 +107,36 @@ def _record(arguments: Namespace) -> int:
     if is_empty:
         path.unlink(missing_ok=True)  # nothing came, and what was asked has been answered
     return code
+
+
+def _record_for_days(arguments: Namespace, directory: Path) -> int:
+    """Until SIGTERM, SIGINT or SIGHUP."""
+    from infer_console.cli.output import complain, note
+    from infer_console.past.headless import HeadlessRecorder, Retention
+
+    if arguments.last is not None or arguments.duration is not None:
+        complain("--last and --duration are for one file; a directory is recorded into until this is ended")
+        return codes.USAGE
+    retention = Retention(
+        max_bytes=arguments.max_mib * 1024 * 1024, max_age_s=arguments.keep, file_s=arguments.rotate
+    )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        complain(f"cannot write {directory}: {error.strerror}")
+        return codes.ERROR
+
+    async def work(client: "EngineClient") -> int:
+        recorder = HeadlessRecorder(client, directory, retention, note)
+        recording = asyncio.create_task(recorder.run())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, recording.cancel)
+        with suppress(asyncio.CancelledError):
+            await recording
+        return codes.OK
+
+    return call(arguments, work)
 
 
 async def _from_recorder(client: "EngineClient", file: BinaryIO, last_s: float | None) -> int:
@@ -144,13 +177,30 @@ def _span(given: str) -> float:
     return seconds
 
 
+def _days(given: str) -> float:
+    days = given.removesuffix("d")
+    if given.endswith("d") and days.isascii() and days.isdigit() and 1 <= int(days[:6]) <= 3_650:
+        return float(days) * 86_400.0
+    return _span(given)
+
+
+def _mib(given: str) -> int:
+    if not (given.isascii() and given.isdigit()) or not 1 <= int(given[:9]) <= 16 * 1024 * 1024:
+        raise ArgumentTypeError(f"{given!r} was given, allowed is a whole number of MiB from 1")
+    return int(given)
+
+
 def _timeline_arguments(parser: ArgumentParser) -> None:
     json_option(parser)
     parser.add_argument("id", metavar="ID")
 
 
 def _record_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a new file, by custom with the ending .icr")
+    parser.add_argument(
+        "file",
+        metavar="FILE|DIR",
+        help="a new file, by custom with the ending .icr; or a directory, to record into for days",
+    )
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--last",
@@ -159,6 +209,28 @@ def _record_arguments(parser: ArgumentParser) -> None:
         help="what the flight recorder has of the last 10m, 1h, …; all of it where this is not given",
     )
     either.add_argument("--duration", type=_span, metavar="TIME", help="what comes from now on, for so long")
+
+    parser.add_argument(
+        "--keep",
+        type=_days,
+        default=7 * 86_400.0,
+        metavar="TIME",
+        help="in a directory: remove files older than this (default 7d)",
+    )
+    parser.add_argument(
+        "--max-mib",
+        type=_mib,
+        default=4_096,
+        metavar="MIB",
+        help="in a directory: and the oldest when all are larger than this (default 4096)",
+    )
+    parser.add_argument(
+        "--rotate",
+        type=_span,
+        default=3_600.0,
+        metavar="TIME",
+        help="in a directory: begin a new file this often (default 1h)",
+    )
 
 
 VERBS = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-from infer_engine.protocol import PROTOCOL_VERSION, Envelope, TokenDelta
+from infer_engine.protocol import PROTOCOL_VERSION, Envelope, Heartbeat, TokenDelta
 
 from infer_console.sources.backoff import SHORTEST_S, Backoff
 from infer_console.sources.client import EngineClient, MessageStream
@@ -36,6 +36,7 @@ class _Head(msgspec.Struct):
     seq: int
     prev: int
     delta: _Tag
+    at: float = 0.0
 
 
 _heads = msgspec.json.Decoder(_Head)
@@ -52,7 +53,7 @@ class EngineStatus:
 class EngineSource:
     """Folds what one server tells into ``state``; lives on the loop that owns the state. ``changed`` is
     called after every change; ``engine`` says how the embedded engine is doing, None for a server that
-    somebody else started."""
+    somebody else started; ``folded`` is given every message that was folded, and its text."""
 
     def __init__(
         self,
@@ -60,11 +61,13 @@ class EngineSource:
         state: ConsoleState,
         changed: Callable[[], None],
         engine: Callable[[], EngineStatus] | None = None,
+        folded: Callable[[Envelope, bytes, float], None] | None = None,
     ) -> None:
         self._client = client
         self._state = state
         self._changed = changed
         self._engine = engine
+        self._folded = folded
         self._interest = Interest()
         self._interest_changed = asyncio.Event()
         self._streams: tuple[str, ...] = ()  # as last asked for
@@ -180,6 +183,8 @@ class EngineSource:
             raise NotUnderstoodError(f"the watch stream is not the protocol: {error}") from error
         if not self._state.fold(envelope, now_s):
             return False
+        if self._folded is not None:
+            self._folded(envelope, text.encode(), now_s)
         if self._state.link.state == "live":
             self._backoff.reset()
         return True
@@ -194,7 +199,14 @@ class EngineSource:
         self._state.link.note(
             f"the server sent {ascii(head.delta.type)[:40]}, which this console does not understand"
         )
-        return self._state.follow(head.epoch, head.seq, head.prev, now_s)
+        if not self._state.follow(head.epoch, head.seq, head.prev, now_s):
+            return False
+        if self._folded is not None:  # its place in the chain is all that can be kept of it
+            heard = Envelope(
+                epoch=head.epoch, seq=head.seq, prev=head.prev, at=head.at, delta=Heartbeat(at=head.at)
+            )
+            self._folded(heard, msgspec.json.encode(heard), now_s)
+        return True
 
     def _lost(self, failure: Failure) -> None:
         engine = self._engine() if self._engine else None

@@ -224,6 +224,21 @@ class ConsoleState:
 
     # --- what goes out
 
+    @property
+    def is_whole(self) -> bool:
+        """A snapshot has arrived, and none is arriving."""
+        return self._incoming is None and self._world.totals is not None
+
+    @property
+    def position(self) -> tuple[str, int]:
+        """Epoch and number of the last message that was folded."""
+        return self._epoch or "", self._seq
+
+    @property
+    def series(self) -> dict[str, SeriesSet]:
+        """The histories by replica, the fleet's under the empty name."""
+        return {"": self._history} | {name: self._replica_history[name] for name in self._world.replicas}
+
     def picture(self, now_at: float, now_s: float) -> Picture:
         """All that is known now. Alarms are the diagnosis' to add."""
         replicas: dict[str, ReplicaPicture] = {}

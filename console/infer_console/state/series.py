@@ -1,7 +1,8 @@
 """History at a fixed interval: what the sparklines draw."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from infer_engine.protocol import Kv, Replica, Totals
 
@@ -13,6 +14,13 @@ SAMPLES = 900
 
 #: What is sampled of a replica and of the fleet.
 KEYS = ("kv", "running", "waiting", "tokens_per_s", "ttft_p99", "itl_p99", "queue_wait_p99")
+
+
+class SeriesSample(NamedTuple):
+    """One sample: ``values`` in the order of ``KEYS``; ``taken`` counts the samples up to this one."""
+
+    taken: int
+    values: tuple[float | None, ...]
 
 
 class SeriesSet:
@@ -48,12 +56,39 @@ class SeriesSet:
         self._taken = length
         self._series = None
 
+    def newest(self) -> SeriesSample:
+        """The last one; unknown values before the first."""
+        return next(self.backwards(), SeriesSample(0, (None,) * len(KEYS)))
+
+    def backwards(self) -> Iterator[SeriesSample]:
+        """All that are kept, the newest first."""
+        for back, values in enumerate(
+            zip(*(reversed(samples) for samples in self._samples.values()), strict=True)
+        ):
+            yield SeriesSample(self._taken - back, values)
+
     def series(self) -> dict[str, Series]:
         if self._series is None:
             self._series = {
                 key: Series(INTERVAL_S, tuple(kept), self._taken) for key, kept in self._samples.items()
             }
         return self._series
+
+
+def joined(samples: Sequence[SeriesSample]) -> dict[str, Series]:
+    """The series of samples told one by one, oldest first; those left out between two are unknown. Where the
+    count begins anew, so does the series."""
+    rows: list[tuple[float | None, ...]] = []
+    taken = 0
+    for sample in samples:
+        if sample.taken <= taken:
+            rows.clear()
+        elif rows:
+            rows += [(None,) * len(KEYS)] * min(sample.taken - taken - 1, SAMPLES)
+        taken = sample.taken
+        rows.append(sample.values)
+    columns = zip(*rows[-SAMPLES:], strict=True) if rows else ((),) * len(KEYS)
+    return {key: Series(INTERVAL_S, tuple(column), taken) for key, column in zip(KEYS, columns, strict=True)}
 
 
 def kv_used_ratio(kv: Kv) -> float | None:

@@ -5,6 +5,7 @@ import os
 import time
 import traceback
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.color import ColorSystem
@@ -19,6 +20,8 @@ from infer_console.actions import registry
 from infer_console.actions.action import Action, Undo
 from infer_console.actions.opening import given_now, is_out, switched
 from infer_console.actions.params import Given
+from infer_console.past.export import Exported
+from infer_console.past.files import new_file
 from infer_console.state.picture import Picture
 from infer_console.terminal.answers import HOLD_S, TornAnswer, Typed
 from infer_console.terminal.attention import Attention
@@ -32,11 +35,12 @@ from infer_console.ui.leaving import EndingSignals, TerminalGuard
 from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
 from infer_console.ui.pacing import Pacer
 from infer_console.ui.painter import Painter
-from infer_console.ui.ports import CollectorPort
+from infer_console.ui.ports import CollectorPort, PastPort
 from infer_console.ui.quick_keys import as_typed, keep_escape
 from infer_console.ui.screens.action import ActionScreen
 from infer_console.ui.screens.base import ConsoleScreen, Interest, PaintedScreen
 from infer_console.ui.screens.boxes import KindsScreen, OperationScreen
+from infer_console.ui.screens.diff import DiffScreen
 from infer_console.ui.screens.doctor import DoctorScreen
 from infer_console.ui.screens.events import EventsScreen
 from infer_console.ui.screens.fleet import FleetScreen
@@ -56,8 +60,10 @@ from infer_console.ui.themes import (
     reloaded,
     user_themes_directory,
 )
+from infer_console.ui.time_travel import TimeTravel
 from infer_console.view.alarms import ordered_alarms
 from infer_console.view.dialog import question_rows
+from infer_console.view.diff import Side, SideError, parse_side, side_of
 from infer_console.view.look import Look, ScreenName
 from infer_console.view.order import pane_ids
 from infer_console.view.priority import row_ranks
@@ -65,6 +71,7 @@ from infer_console.view.proposal import proposed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Future
 
     from rich.console import RenderableType
     from textual.screen import Screen
@@ -74,6 +81,8 @@ NOTICE_S = 4.0
 #: The clock and the age of the view go on by themselves.
 HEARTBEAT_S = 1.0
 MOST_UNDOS = 16
+#: A recording that is played shows another moment this often.
+PLAY_S = 0.25
 LEAVE_KEYS = ("ctrl+c", "ctrl+q")
 COLOR_SYSTEMS = {
     "standard": ColorSystem.STANDARD,
@@ -109,7 +118,11 @@ class ConsoleApp(App[int]):
         display: Display = DEFAULT_DISPLAY,
         guard: TerminalGuard | None = None,
         theme: str | None = None,
+        past: PastPort | None = None,
+        replay_speed: float | None = None,
+        replay_at: str | None = None,
     ) -> None:
+        """``past`` has what was, where it is kept; ``replay_speed`` is for a recording, which has no now."""
         # Our styles are the terminal's: Textual need not convert them.
         super().__init__(ansi_color=True)
         keep_escape()
@@ -118,6 +131,7 @@ class ConsoleApp(App[int]):
         self.output_filter = OutputFilter()
         self._line_filter = SegmentFilter(self.output_filter, ascii_only=display.ascii_only)
         self._embedded = embedded
+        self._past = past
         self._display_options = display
         self._attention = Attention(bell=display.bell, title=display.title)
         self.painter = Painter(LinkBudget(display.link, display.fps), colors=self._colors())
@@ -129,7 +143,9 @@ class ConsoleApp(App[int]):
         self._themes = load_themes() | own
         no_color = "NO_COLOR" in os.environ
         self._theme_name = theme or fitting_theme(self.console.color_system, no_color)
-        self._frozen: Picture | None = None
+        self.time = TimeTravel(
+            self.look, lambda: collector.picture, past, replay_speed=replay_speed, replay_at=replay_at
+        )
         self._notice: tuple[SafeText, float] | None = None
         self._woken = False
         self._torn = TornAnswer()
@@ -181,12 +197,13 @@ class ConsoleApp(App[int]):
 
     @property
     def shown_picture(self) -> Picture:
-        """The newest picture, or the one that was frozen."""
-        return self._frozen or self.collector.picture
+        """The newest picture, or that of the moment to which the operator went."""
+        return self.time.picture
 
     def now(self) -> float:
-        """Unix seconds."""
-        return time.time()
+        """Unix seconds: the moment that is shown."""
+        moment = self.time.moment
+        return time.time() if moment is None else moment
 
     @property
     def notice(self) -> SafeText | None:
@@ -205,6 +222,8 @@ class ConsoleApp(App[int]):
         self.push_screen("fleet")
         self.collector.on_picture(self._wake)
         self.set_interval(HEARTBEAT_S, self._heartbeat)
+        if self.time.is_replay:
+            self.set_interval(PLAY_S, self._play)
         for trouble in self._theme_troubles[:1]:
             self.say(f"theme {trouble}")
 
@@ -236,6 +255,7 @@ class ConsoleApp(App[int]):
         """Repaint what changed, now; returns how many rows did. A timer may still come when the last screen
         has gone."""
         self.pacer.painted()
+        self.time.refresh()
         screen = self.screen_stack[-1] if self.screen_stack else None
         return screen.paint() if isinstance(screen, PaintedScreen) else 0
 
@@ -366,8 +386,11 @@ class ConsoleApp(App[int]):
             self.collector.set_interest(interest.replicas, interest.detail)
             self.collector.list_requests(interest.listing)
             self.collector.watch_timeline(interest.timeline)
+        self.time.looking_at(interest.replicas)
 
     def watch_streams(self, requests: list[str], content: bool = False) -> None:
+        if not self.time.is_live:
+            return  # the text of the past is not kept
         self.collector.watch_streams(requests, content)
 
     def open_timeline(self, request: str) -> None:
@@ -397,10 +420,91 @@ class ConsoleApp(App[int]):
             self.go("fleet")
         self.frame()
 
+    # --- when the operator looks
+
     def toggle_pause(self) -> None:
-        self.look.paused = not self.look.paused
-        self._frozen = self.collector.picture if self.look.paused else None
+        """Freeze what is shown, or back to now; of a recording, play or stop."""
+        if self.time.is_replay:
+            self.time.toggle_playing()
+        elif self.time.is_live:
+            self.time.pause()
+        else:
+            self.time.resume()
         self.frame()
+
+    def back_to_now(self) -> None:
+        self.time.resume()
+        self.frame()
+
+    def step_time(self, by_s: float) -> None:
+        self.time.play(None)
+        if not self.time.step(by_s):
+            self.say("nothing of the past is kept here")
+        self.frame()
+
+    def jump_to(self, at: float) -> None:
+        """Show a moment (Unix seconds) on all screens; the nearest that is kept."""
+        self.time.play(None)
+        if not self.time.jump(at):
+            self.say("nothing of the past is kept here")
+        self.frame()
+
+    def go_to_mark(self, by: int) -> None:
+        mark = self.time.next_mark(by)
+        self.say(f"{mark.sign} {mark.text}" if mark is not None else "no mark there")
+
+    def mark_time(self) -> None:
+        mark = self.time.mark()
+        self.say(f"{mark.text} is set; e exports from here" if mark is not None else "no time is kept here")
+
+    def _play(self) -> None:
+        """A recording goes on."""
+        if self.time.tick(PLAY_S):
+            self.frame()
+
+    def export_now(self) -> None:
+        """What happened since the last own mark, or in the last ten minutes, into a new file."""
+        from_at, to_at = self.time.span_to_export()
+        fleet = self.collector.picture.fleet
+        self.export(from_at, to_at, new_file(fleet.name if fleet is not None else "", to_at))
+
+    def export(self, from_at: float, to_at: float, path: Path, *, redact: bool = True) -> None:
+        """Write that time (Unix seconds) as a recording, in the background; request ids and tenants are
+        hashed where ``redact`` is given. What became of it is said in the key bar."""
+        if self._past is None:
+            self.say("nothing of the past is kept here")
+            return
+        self.say(f"writing {path}")
+        future = self._past.export(from_at, to_at, path, redact=redact)
+        future.add_done_callback(
+            lambda done: self._event_loop.call_soon_threadsafe(self._exported, done, path)
+        )
+
+    def _exported(self, future: "Future[Exported]", path: Path) -> None:
+        error = future.exception()
+        if error is not None:
+            self.say(f"not exported: {error}")
+            return
+        done = future.result()
+        self.say(f"{path}: {done.messages:,} messages, {done.bytes / 1000:,.0f} kB")
+
+    def show_diff(self, a: str, b: str) -> str | None:
+        """Two moments or two replicas beside each other, in a box; returns why not."""
+        below = self.screen
+        if not isinstance(below, ConsoleScreen):
+            return "close what is open first"
+        try:
+            sides = [self._side(word) for word in (a, b)]
+        except SideError as error:
+            return str(error)
+        self.push_screen(DiffScreen(below, sides[0], sides[1]))
+        return None
+
+    def _side(self, word: str) -> Side:
+        at_now = self.now()
+        replica, at = parse_side(word, at_now)
+        picture = self.shown_picture if at is None else self.time.picture_at(at)
+        return side_of(word, picture, replica)
 
     def next_theme(self) -> None:
         names = list(self._themes)
@@ -507,12 +611,23 @@ def run_app(
     embedded: object | None,
     read_only: bool,
     display: Display = DEFAULT_DISPLAY,
+    past: PastPort | None = None,
+    replay_speed: float | None = None,
+    replay_at: str | None = None,
 ) -> int:
     """Show the console until the operator leaves; returns the exit status. ``embedded`` is the engine that
     this console started, if any: it ends with the console. Read-only is the collector's: it sends nothing
     then."""
     draw_where_the_terminal_is()
     with TerminalGuard() as guard:
-        app = ConsoleApp(collector, embedded=embedded is not None, display=display, guard=guard)
+        app = ConsoleApp(
+            collector,
+            embedded=embedded is not None,
+            display=display,
+            guard=guard,
+            past=past,
+            replay_speed=replay_speed,
+            replay_at=replay_at,
+        )
         app.run(mouse=False)
     return app.return_code or 0

@@ -2,13 +2,36 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Protocol
 
 from infer_engine.protocol import Command, CommandResult, Problem
 
+from infer_console.past.export import Exported
+from infer_console.past.timeline import Timeline
 from infer_console.state.picture import Picture
 
 Answer = CommandResult | Problem
+
+
+class PastPort(Protocol):
+    """What the UI needs of what was. Every method returns at once."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    def fetch_past(self, at: float) -> None:
+        """Have the timeline get that moment from wherever it is kept."""
+        ...
+
+    @property
+    def fetching(self) -> str:
+        """How that goes; empty when there is nothing to say."""
+        ...
+
+    def export(
+        self, from_at: float, to_at: float, path: Path, *, redact: bool = True
+    ) -> "Future[Exported]": ...
 
 
 class CollectorPort(Protocol):

@@ -6,6 +6,7 @@ from infer_console.view.format import age, clock
 from infer_console.view.look import Look
 from infer_console.view.people import also, me
 from infer_console.view.row import Line, Role, Row, Shown, Tone
+from infer_console.view.scrubber import moment_word
 from infer_console.view.simulated import simulated_mark
 
 #: A live link says something every 2 s; a view older than this may not be acted on.
@@ -43,7 +44,8 @@ def actions_off(picture: Picture, look: Look, now: float) -> Shown:
     if picture.read_only:
         return safe(_read_only(picture))
     if look.paused:
-        return "paused: action keys off"
+        past = look.scrub is not None and look.scrub.past
+        return "the past: action keys off" if past else "paused: action keys off"
     if picture.link.state in ("starting", "connecting"):
         return "no engine yet: action keys off"
     if picture.link.state == "lost":
@@ -67,14 +69,16 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     if mark is not None:
         line.put("  ").put(mark, "warn")
     right: list[tuple[SafeText, Role]] = []
-    if look.paused:
-        right.append((safe(f"PAUSED {age(now - picture.at)} ago"), "warn"))
-    right.append(link_word(picture, now))
-    if look.pace is not None:
-        right.append((_pace(look, width), "dim"))
-    elif picture.link.bytes_per_s is not None and width >= 100:
-        right.append((safe(f"{picture.link.bytes_per_s / 1000:.1f}KB/s"), "dim"))
-    right.append((clock(now), "text"))
+    if look.scrub is not None:
+        right.append(moment_word(look.scrub))
+    else:
+        right.append(link_word(picture, now))
+        if look.pace is not None:
+            right.append((_pace(look, width), "dim"))
+        elif picture.link.bytes_per_s is not None and width >= 100:
+            right.append((safe(f"{picture.link.bytes_per_s / 1000:.1f}KB/s"), "dim"))
+    if look.scrub is None or not look.scrub.past:
+        right.append((clock(now), "text"))
     room = width - line.used - sum(len(text) + 2 for text, _ in right) - 2
     for text, role in _facts(picture, width):
         if len(text) + 2 <= room:

@@ -57,7 +57,7 @@ def help_rows(screen: ScreenName, width: int, height: int, url: str = "") -> lis
 def _merged(keys: list[Key]) -> list[Key]:
     """One line for each action."""
     seen: dict[str, Key] = {}
-    for key in keys:
+    for key in (each for each in keys if each.help):
         seen.setdefault(key.action, key)
     return list(seen.values())
 

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 from infer_console.terminal.link import Pace
 from infer_console.view.owners import OwnerLetters
+from infer_console.view.scrubber import Scrub
 
 ScreenName = Literal["fleet", "replica", "requests", "streams", "events", "traffic", "planner", "doctor"]
 Pane = Literal[
@@ -153,6 +154,8 @@ class Look:
     #: The filter line is open and takes the keys.
     filtering: bool = False
     paused: bool = False
+    #: The moment that is shown, where it is not now.
+    scrub: Scrub | None = None
     #: Requests picked for the Streams screen, in the order they were picked.
     marked: list[str] = field(default_factory=list)
     #: The one request whose tokens are shown, over what was picked.

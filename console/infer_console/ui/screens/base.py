@@ -16,11 +16,14 @@ from infer_console.view.keys import keys_of
 from infer_console.view.look import PANES, Cursor, Pane, ScreenName, Size
 from infer_console.view.order import follow, pane_ids
 from infer_console.view.row import Row, plain
+from infer_console.view.scrubber import scrub_row
 
 if TYPE_CHECKING:
     from infer_console.ui.app import ConsoleApp
 
 PAGE = 10
+#: Screens less high have no row for the time; the banner tells it.
+LEAST_FOR_TIME = 6
 
 
 class Interest(NamedTuple):
@@ -79,7 +82,16 @@ class PaintedScreen(Screen[None]):
             self.console.look.skipped_frames += 1
             return 0
         size = Size(max(1, self.app.size.width), max(1, self.app.size.height))
-        return self._canvas.show(self.draw(self.console.shown_picture, size, self.console.now()))
+        return self._canvas.show(self._with_time(size))
+
+    def _with_time(self, size: Size) -> list[Row]:
+        """The screen, and in the past the row of time above its last one."""
+        console = self.console
+        scrub = console.look.scrub = console.time.scrub()
+        if scrub is None or size.height < LEAST_FOR_TIME:
+            return self.draw(console.shown_picture, size, console.now())
+        rows = self.draw(console.shown_picture, size._replace(height=size.height - 1), console.now())
+        return [*rows[:-1], scrub_row(scrub, size.width), rows[-1]]
 
     def on_mount(self) -> None:
         self.paint()
@@ -197,6 +209,24 @@ class ConsoleScreen(PaintedScreen):
 
     def action_pause(self) -> None:
         self.console.toggle_pause()
+
+    def action_step(self, by_s: float) -> None:
+        self.console.step_time(by_s)
+
+    def action_to_mark(self, by: int) -> None:
+        self.console.go_to_mark(by)
+
+    def action_mark_time(self) -> None:
+        self.console.mark_time()
+
+    def action_end(self) -> None:
+        if self.console.time.is_live:
+            self.action_bottom()
+        else:
+            self.console.back_to_now()
+
+    def action_export(self) -> None:
+        self.console.export_now()
 
     def action_theme(self) -> None:
         self.console.next_theme()

@@ -1,0 +1,305 @@
+"""Verbs over recordings: replay one, compare moments or replicas, write a part of one."""
+
+import os
+import sys
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infer_console.cli import codes
+from infer_console.cli.call import call
+from infer_console.cli.tui import DEFAULT_FPS, fps_option, is_terminal
+from infer_console.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from infer_console.past.replayed import ReplayedRecording
+    from infer_console.sources.client import EngineClient
+    from infer_console.state.picture import Picture
+    from infer_console.view.diff import Side
+
+MAX_SPEED = 1_000.0
+#: The width of a table that goes to no terminal.
+WIDTH = 100
+
+
+def _replay(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain
+
+    if not arguments.json and (
+        not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb"
+    ):
+        complain("replaying needs a terminal that can draw; for scripts: --json")
+        return codes.USAGE
+    recording = _open(arguments.file)
+    if recording is None:
+        return codes.ERROR
+    recording.start()
+    try:
+        if arguments.json:
+            return _print_moment(recording, arguments.at)
+        from infer_console.ui.app import run_app
+
+        return run_app(
+            recording,
+            embedded=None,
+            read_only=True,
+            fps=arguments.fps,
+            past=recording,
+            replay_speed=arguments.speed,
+            replay_at=arguments.at,
+        )
+    finally:
+        recording.stop()
+
+
+def _open(file: str) -> "ReplayedRecording | None":
+    from infer_console.cli.output import complain
+    from infer_console.past.replayed import ReplayedRecording
+    from infer_console.recording import RecordingError
+
+    try:
+        return ReplayedRecording(Path(file))
+    except OSError as error:
+        complain(f"cannot read {file}: {error.strerror}")
+    except RecordingError as error:
+        complain(f"{file}: {error}")
+    return None
+
+
+def _print_moment(recording: "ReplayedRecording", at: str | None) -> int:
+    """The status document of that moment, the end's where none is given."""
+    from infer_engine.protocol import Status
+
+    from infer_console.cli.output import complain, note, print_json
+
+    recording.done.wait()
+    try:
+        picture = _picture_at(recording, at or "now")
+    except ValueError as error:
+        complain(f"--at: {error}")
+        return codes.USAGE
+    if recording.trouble:
+        note(recording.trouble)
+    if picture is None or picture.fleet is None or picture.totals is None:
+        complain("that time is not in the recording")
+        return codes.ERROR
+    print_json(
+        Status(
+            fleet=picture.fleet,
+            replicas=[replica.status for replica in picture.replicas.values()],
+            totals=picture.totals,
+            alarms=list(picture.alarms),
+        )
+    )
+    return codes.OK
+
+
+def _picture_at(recording: "ReplayedRecording", word: str) -> "Picture | None":
+    from infer_console.past.when import moment
+
+    span = recording.timeline.span()
+    return None if span is None else recording.timeline.picture(moment(word, span[1]))
+
+
+# --- diff
+
+
+def _diff(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain
+    from infer_console.view.diff import SideError
+
+    try:
+        if arguments.recording is None:
+            return _diff_live(arguments)
+        recording = _open(arguments.recording)
+        if recording is None:
+            return codes.ERROR
+        recording.start()
+        try:
+            recording.done.wait()
+            span = recording.timeline.span()
+            end_at = span[1] if span is not None else 0.0
+            sides = [_side(recording.timeline.picture, word, end_at) for word in (arguments.a, arguments.b)]
+        finally:
+            recording.stop()
+        _print_diff(sides)
+    except SideError as error:
+        complain(str(error))
+        return codes.USAGE
+    return codes.OK
+
+
+def _side(picture_at: "Callable[[float], Picture | None]", word: str, now: float) -> "Side":
+    from infer_console.view.diff import parse_side, side_of
+
+    replica, at = parse_side(word, now)
+    return side_of(word, picture_at(now if at is None else at), replica)
+
+
+def _diff_live(arguments: Namespace) -> int:
+    """What the flight recorder has of both times, its newest for now."""
+    from infer_console.past.flight import MOST_BYTES, PIECE_S
+    from infer_console.past.timeline import Timeline
+    from infer_console.view.diff import parse_side
+
+    now = time.time()
+    moments = [parse_side(word, now)[1] or now for word in (arguments.a, arguments.b)]
+
+    async def work(client: "EngineClient") -> int:
+        import io
+
+        from infer_console.past.load import Loader, load
+        from infer_console.past.tape import Tape
+        from infer_console.recording import RecordingReader
+
+        timeline = Timeline(client.target.url)
+        for at in dict.fromkeys(moments):
+            content = bytearray()
+            async for chunk in client.recording(at - PIECE_S, at):
+                content += chunk
+                if len(content) > MOST_BYTES:
+                    break
+            tape = Tape(MOST_BYTES)
+            load(RecordingReader(io.BytesIO(bytes(content))).messages(), Loader(tape, client.target.url))
+            timeline.add_piece(tape)
+        _print_diff([_side(timeline.picture, word, now) for word in (arguments.a, arguments.b)])
+        return codes.OK
+
+    return call(arguments, work)
+
+
+def _print_diff(sides: "list[Side]") -> None:
+    import shutil
+
+    from infer_console.cli.output import print_line
+    from infer_console.view.diff import diff_rows
+    from infer_console.view.row import plain
+
+    width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+    for row in diff_rows(sides[0], sides[1], width):
+        print_line(plain(row).rstrip())
+
+
+# --- export
+
+
+def _export(arguments: Namespace) -> int:
+    from infer_console.cli.output import complain, note
+    from infer_console.past.exporting import Exporting
+    from infer_console.past.when import span
+    from infer_console.recording import RecordingError
+
+    recording = _open(arguments.recording)
+    if recording is None:
+        return codes.ERROR
+    recording.start()
+    try:
+        recording.done.wait()
+        kept = recording.timeline.span()
+        if kept is None:
+            complain(f"{arguments.recording}: nothing is in it")
+            return codes.ERROR
+        from_at, to_at = span(arguments.span, kept[1]) if arguments.span else kept
+        done = Exporting(
+            timeline=recording.timeline,
+            from_at=max(from_at, kept[0]),
+            to_at=to_at,
+            path=Path(arguments.file),
+            redact=not arguments.no_redact,
+        ).run(None)
+        note(f"{arguments.file}: {done.messages:,} messages, {done.bytes:,} bytes")
+        return codes.OK
+    except ValueError as error:
+        complain(f"--span: {error}")
+        return codes.USAGE
+    except RecordingError as error:
+        complain(str(error))
+        return codes.ERROR
+    except OSError as error:
+        complain(f"cannot write {arguments.file}: {error.strerror}")
+        return codes.ERROR
+    finally:
+        recording.stop()
+
+
+# --- options
+
+
+def _replay_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a recording (.icr)")
+    parser.add_argument(
+        "--speed",
+        type=_speed,
+        default=1.0,
+        metavar="N",
+        help=f"seconds of it in one, up to {MAX_SPEED:g} (default 1)",
+    )
+    parser.add_argument(
+        "--at",
+        type=_moment,
+        metavar="TIME",
+        help="begin there: 03:05:10 (UTC), now-10m (before its end) or Unix seconds",
+    )
+    parser.add_argument("--json", action="store_true", help="no screens: the status document of that moment")
+    fps_option(parser, DEFAULT_FPS)
+
+
+def _moment(given: str) -> str:
+    """The word itself: what it means is known when the recording's end is."""
+    from infer_console.past.when import moment
+
+    try:
+        moment(given, 1e9)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+    return given
+
+
+def _speed(given: str) -> float:
+    try:
+        speed = float(given)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed <= MAX_SPEED:
+        raise ArgumentTypeError(f"{given!r} was given, allowed is a number up to {MAX_SPEED:g}")
+    return speed
+
+
+def _diff_arguments(parser: ArgumentParser) -> None:
+    side = "a replica (r2), a time (now, now-10m, 03:05:10), or a replica at a time (now-10m/r2)"
+    parser.add_argument("a", metavar="A", help=side)
+    parser.add_argument("b", metavar="B", help="the same")
+    parser.add_argument("--recording", metavar="FILE", help="of a recording, whose end is now")
+
+
+def _export_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("recording", metavar="RECORDING", help="the recording to take it from")
+    parser.add_argument("file", metavar="FILE", help="a new file")
+    parser.add_argument("--span", metavar="FROM..TO", help="like now-10m..now; all of it")
+    parser.add_argument(
+        "--no-redact", action="store_true", help="leave request ids and tenants as they are, unhashed"
+    )
+
+
+VERBS = (
+    Verb(
+        name="replay",
+        help="show a recording on the console's screens",
+        arguments=_replay_arguments,
+        run=_replay,
+        connects=False,
+    ),
+    Verb(
+        name="diff", help="what differs between two times or replicas", arguments=_diff_arguments, run=_diff
+    ),
+    Verb(
+        name="export",
+        help="write a part of a recording, without names",
+        arguments=_export_arguments,
+        run=_export,
+        connects=False,
+    ),
+)

@@ -1,0 +1,118 @@
+"""A stretch of time written as a recording of its own, without names unless they are asked for."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+from infer_engine.protocol import Envelope, History
+
+from infer_console.past.marks import Mark
+from infer_console.past.redact import Redactor
+from infer_console.past.snapshot import snapshot_deltas, snapshot_lines
+from infer_console.recording import Header, RecordedMark, RecordingWriter
+from infer_console.state.fold import ConsoleState
+from infer_console.state.picture import Picture, Series
+from infer_console.state.series import INTERVAL_S
+
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    messages: int
+    bytes: int
+    #: The first and the last moment that is in it; None where there is nothing.
+    from_at: float | None
+    to_at: float | None
+
+
+def export(
+    envelopes: Iterable[Envelope],
+    from_at: float,
+    to_at: float,
+    file: BinaryIO,
+    header: Header,
+    redactor: Redactor | None,
+) -> Exported:
+    """Write what the messages tell of that time, beginning with all that was known at ``from_at``. Raises
+    OSError of the file, and what ``envelopes`` raises."""
+    first: float | None = None
+    last: float | None = None
+    with RecordingWriter(file, header) as writer:
+        for at, line in _cut(envelopes, from_at, to_at):
+            writer.write(line if redactor is None else redactor.line(line))
+            first = at if first is None else first
+            last = at
+        writer.flush()
+        return Exported(writer.messages, file.tell(), first, last)
+
+
+def _cut(envelopes: Iterable[Envelope], from_at: float, to_at: float) -> Iterator[tuple[float, bytes]]:
+    """Lines of that time. Until it begins messages are folded, and then what is known is told whole."""
+    state = ConsoleState("")
+    whole, begun = True, False
+    for envelope in envelopes:
+        if envelope.at > to_at:
+            break
+        if begun:
+            yield envelope.at, _encoder.encode(envelope)
+            continue
+        if envelope.at >= from_at and state.is_whole and state.position[1]:
+            begun = True
+            yield from _known(state, from_at)
+            yield envelope.at, _encoder.encode(envelope)
+            continue
+        if envelope.prev == 0:
+            state.opened()
+            whole = True
+        whole = whole and state.fold(envelope, envelope.at)
+    if not begun and state.is_whole and state.position[1]:
+        yield from _known(state, from_at)
+
+
+def _known(state: ConsoleState, at: float) -> Iterator[tuple[float, bytes]]:
+    epoch, seq = state.position
+    for line in snapshot_lines(snapshot_deltas(state.picture(at, at)), epoch, seq, at):
+        yield at, line
+
+
+def header_for(
+    *,
+    epoch: str,
+    made_at: float,
+    picture: Picture | None,
+    from_at: float,
+    marks: Sequence[Mark],
+    redactor: Redactor | None,
+) -> Header:
+    """``picture`` is that of ``from_at``, whose histories a replay begins with."""
+
+    def said(text: str) -> str:
+        return text if redactor is None else redactor.text(text)
+
+    return Header(
+        epoch=epoch,
+        made_at=made_at,
+        simulated=picture.fleet.simulated if picture is not None and picture.fleet is not None else False,
+        redacted=redactor is not None,
+        marks=[
+            RecordedMark(at=mark.at, text=said(mark.text))
+            for mark in marks
+            if mark.kind == "own" and mark.at >= from_at
+        ],
+        history=_history(picture, from_at) if picture is not None else None,
+    )
+
+
+def _history(picture: Picture, at: float) -> History:
+    def plain(series: dict[str, Series]) -> dict[str, list[float | None]]:
+        return {key: list(each.values) for key, each in series.items()}
+
+    return History(
+        until_at=at,
+        step_s=INTERVAL_S,
+        sample_s=INTERVAL_S,
+        fleet=plain(picture.history),
+        replicas={name: plain(each.history) for name, each in picture.replicas.items() if each.history},
+    )

@@ -1,0 +1,98 @@
+"""Pieces of the server's flight recorder, fetched when somebody scrubs to a time, or looks at a detail, that
+this console was not told of. One at a time, in the background, bounded in bytes."""
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Protocol
+
+from infer_engine.protocol import History
+
+from infer_console.past.load import Loader, before, load
+from infer_console.past.tape import Tape
+from infer_console.past.timeline import Timeline
+from infer_console.recording import RecordingReader
+
+#: Fetched at once, around the moment that was asked for.
+PIECE_S = 60.0
+#: Of what comes over the wire; what is beyond is left out, and said to be.
+MOST_BYTES = 16 * 1024 * 1024
+HISTORY_S = 3_600.0
+HISTORY_STEP_S = 20.0
+#: A time that could not be had is asked for again after this long.
+AGAIN_AFTER_S = 10.0
+MOST_REMEMBERED = 64
+
+
+class RecorderClient(Protocol):
+    def recording(self, from_at: float | None, to_at: float | None) -> AsyncGenerator[bytes]: ...
+
+    async def history(self, seconds: float, step_s: float) -> History: ...
+
+
+class FlightRecords:
+    """``fetch`` lives on one loop; ``progress`` may be read by any thread."""
+
+    def __init__(self, timeline: Timeline, url: str, clock: Callable[[], float]) -> None:
+        self._timeline = timeline
+        self._url = url
+        self._clock = clock
+        self._busy = False
+        #: Moments asked for, and when.
+        self._asked: list[tuple[float, float]] = []
+        #: What is under way or went wrong, in a few words; server text, not yet safe to print.
+        self.progress = ""
+
+    async def fetch(self, client: RecorderClient, at: float, earliest_at: float) -> None:
+        """What the recorder has around a moment. Raises what ``client`` raises."""
+        if self._busy or self._was_asked(at):
+            return
+        self._busy = True
+        self._asked.append((at, self._clock()))
+        del self._asked[:-MOST_REMEMBERED]
+        self.progress = "fetching"
+        try:
+            content = await self.read(client, max(earliest_at, at - PIECE_S / 2), at + PIECE_S / 2)
+            history = await client.history(HISTORY_S, HISTORY_STEP_S)
+            self.progress = "reading"
+            tape = await asyncio.to_thread(self._load, content, history)
+        except BaseException:
+            self.progress = "that time could not be fetched"
+            raise
+        finally:
+            self._busy = False
+        if tape.span() is None:
+            self.progress = "the server has nothing of that time"
+            return
+        self._timeline.add_piece(tape)
+        self.progress = ""
+
+    def _was_asked(self, at: float) -> bool:
+        now_s = self._clock()
+        return any(
+            abs(at - asked_at) < PIECE_S / 4 and now_s - when_s < AGAIN_AFTER_S
+            for asked_at, when_s in self._asked
+        )
+
+    async def read(self, client: RecorderClient, from_at: float, to_at: float) -> bytes:
+        """What it has of a time, at most ``MOST_BYTES``."""
+        content = bytearray()
+        async with aclosing(client.recording(from_at, to_at)) as chunks:
+            async for chunk in chunks:
+                content += chunk
+                self.progress = f"fetching, {len(content) / 1e6:.1f} MB"
+                if len(content) > MOST_BYTES:
+                    break  # what is there is readable up to there
+        return bytes(content)
+
+    def _load(self, content: bytes, history: History) -> Tape:
+        tape = Tape(MOST_BYTES)
+        loader = Loader(tape, self._url)
+        messages = RecordingReader(io.BytesIO(content)).messages()
+        first = next(messages, None)
+        if first is not None:
+            loader.look_back(before(history, first[1].at))
+            loader.add(*first)
+            load(messages, loader)
+        return tape

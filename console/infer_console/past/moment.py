@@ -1,0 +1,92 @@
+"""One moment of a tape as a picture: the segment's snapshot, and what was told from there on, folded by the
+same code that folds a live stream."""
+
+import copy
+import dataclasses
+from collections.abc import Iterator
+
+import msgspec
+from infer_engine.protocol import Envelope
+
+from infer_console.past.tape import FLEET, Stretch, Tape
+from infer_console.state.fold import ConsoleState
+from infer_console.state.picture import Picture
+from infer_console.state.series import INTERVAL_S, SeriesSample, joined
+
+#: The diagnosis looks at that many moments of a segment on the way, at most, so that it knows since when.
+MOST_LOOKS = 16
+NO_TEXT = "generated text is not recorded"
+
+_envelopes = msgspec.json.Decoder(Envelope)
+
+
+class Moment:
+    """Moves forward within one segment; for another, or backwards, make another."""
+
+    def __init__(self, tape: Tape, stretch: Stretch, url: str) -> None:
+        self.stretch = stretch
+        #: Messages that were folded so far.
+        self.folded = 0
+        self.at = stretch.segment.from_at
+        self._tape = tape
+        self._state = ConsoleState(url)
+        self._memory = copy.deepcopy(stretch.segment.memory)
+        self._envelopes = decoded(stretch.lines())
+        self._ahead = next(self._envelopes, None)
+        length_s = stretch.segment.until_at - stretch.segment.from_at
+        self._look_s = max(INTERVAL_S, length_s / MOST_LOOKS)
+        self._look_at = self.at + self._look_s
+        self._whole = True
+
+    def can_reach(self, stretch: Stretch, at: float) -> bool:
+        """Whether folding on from here shows that moment."""
+        mine = self.stretch
+        return stretch.segment is mine.segment and stretch.messages == mine.messages and at >= self.at
+
+    def picture(self, at: float) -> Picture:
+        """All that was known then."""
+        segment = self.stretch.segment
+        self.at = max(self.at, at)
+        while self._ahead is not None and self._ahead.at <= at:
+            if self._ahead.at >= self._look_at:
+                self._look(self._look_at)
+                self._look_at = max(self._look_at + self._look_s, self._ahead.at)
+            self._fold(self._ahead)
+            self._ahead = next(self._envelopes, None)
+        picture = self._with_histories(self._state.picture(at, at), at)
+        memory = copy.deepcopy(self._memory)  # what is asked now is no part of what was
+        return dataclasses.replace(
+            picture,
+            events=self._tape.events_until(at),
+            alarms=memory.alarms(picture, at - segment.memory_offset_s),
+            streams_message=NO_TEXT,
+        )
+
+    def _look(self, at: float) -> None:
+        self._memory.alarms(self._state.picture(at, at), at - self.stretch.segment.memory_offset_s)
+
+    def _fold(self, envelope: Envelope) -> None:
+        if envelope.prev == 0:
+            self._state.opened()
+            self._whole = True
+        if self._whole:
+            self._whole = self._state.fold(envelope, envelope.at)
+            self.folded += 1
+
+    def _with_histories(self, picture: Picture, at: float) -> Picture:
+        by_name: dict[str, list[SeriesSample]] = {FLEET: [], **{name: [] for name in picture.replicas}}
+        for samples in self._tape.samples_until(at):
+            for name, sample in samples.items():
+                if name in by_name:
+                    by_name[name].append(sample)
+        replicas = {
+            name: dataclasses.replace(each, history=joined(by_name[name])) if by_name[name] else each
+            for name, each in picture.replicas.items()
+        }
+        return dataclasses.replace(picture, history=joined(by_name[FLEET]), replicas=replicas)
+
+
+def decoded(lines: Iterator[bytes]) -> Iterator[Envelope]:
+    """What was folded once can be decoded again."""
+    for line in lines:
+        yield _envelopes.decode(line)

@@ -1,0 +1,123 @@
+"""Any moment that is kept, as a picture: of what this console was told since it came, and of pieces of the
+server's flight recorder for the time before and for details that nobody looked at."""
+
+import threading
+from collections.abc import Iterable, Iterator
+
+from infer_engine.protocol import Envelope
+
+from infer_console.past.marks import Mark
+from infer_console.past.moment import Moment, decoded
+from infer_console.past.tape import DEFAULT_BYTES, Tape
+from infer_console.state.picture import Picture, ReplicaPicture
+
+#: Of the flight recorder's pieces; the one that was fetched first goes first.
+PIECES_BYTES = 32 * 1024 * 1024
+#: The recorder says something this often, at least: so far a piece holds beyond its last message.
+PIECE_TOLERANCE_S = 10.0
+
+
+class Timeline:
+    """``own`` is written by the collector's thread; ``picture`` and the rest may be called from any one
+    thread besides."""
+
+    def __init__(self, url: str, own: Tape | None = None) -> None:
+        self.own = own if own is not None else Tape(DEFAULT_BYTES)
+        self._url = url
+        self._lock = threading.Lock()
+        self._pieces: list[Tape] = []
+        self._moments: dict[int, Moment] = {}
+        #: Grows when a piece was added.
+        self.version = 0
+        #: Messages that were folded by the last ``picture``: what a seek costs.
+        self.last_folded = 0
+
+    def picture(self, at: float, looked_at: Iterable[str] = ()) -> Picture | None:
+        """All that was known then; None where that time is not kept. Of the tapes that have that moment the
+        first that has details of the replicas looked at is taken."""
+        self.last_folded = 0
+        wanted = tuple(looked_at)
+        best: Picture | None = None
+        for tape in self._having(at):
+            picture = self._seek(tape, at)
+            if picture is not None and not lacks_detail(picture, wanted):
+                return picture
+            best = best or picture
+        return best
+
+    def snapshot(self, at: float) -> Picture | None:
+        """As ``picture``, by itself: for other threads than that which looks."""
+        for tape in self._having(at):
+            stretch = tape.stretch(at)
+            if stretch is not None:
+                return Moment(tape, stretch, self._url).picture(at)
+        return None
+
+    def has(self, at: float) -> bool:
+        return bool(self._having(at))
+
+    def span(self) -> tuple[float, float] | None:
+        """The first and the last moment that can be shown."""
+        spans = [span for tape in (self.own, *self._pieces_now()) if (span := tape.span()) is not None]
+        if not spans:
+            return None
+        return min(span[0] for span in spans), max(span[1] for span in spans)
+
+    def marks(self) -> tuple[Mark, ...]:
+        """Of all tapes, in the order of time; what two tapes have is one."""
+        found: dict[tuple[int, str, str], Mark] = {}
+        for tape in (self.own, *self._pieces_now()):
+            for mark in tape.all_marks():
+                found.setdefault((round(mark.at / 2), mark.sign, mark.text), mark)
+        return tuple(sorted(found.values()))
+
+    def mark(self, at: float, text: str = "") -> Mark:
+        """One of the operator's own."""
+        return self.own.marks.own(at, text)
+
+    def add_piece(self, tape: Tape) -> None:
+        with self._lock:
+            self._pieces.append(tape)
+            self.version += 1
+            while sum(piece.bytes for piece in self._pieces) > PIECES_BYTES and len(self._pieces) > 1:
+                gone = self._pieces.pop(0)
+                self._moments.pop(id(gone), None)
+
+    def envelopes(self, from_at: float, to_at: float) -> Iterator[Envelope]:
+        """What the own tape has of a time, from the snapshot before it on."""
+        for stretch in self.own.stretches(from_at, to_at):
+            yield from decoded(stretch.lines())
+
+    def _having(self, at: float) -> list[Tape]:
+        own = self.own.span()
+        tapes = [self.own] if own is not None and at >= own[0] else []
+        return tapes + [each for each in reversed(self._pieces_now()) if each.covers(at, PIECE_TOLERANCE_S)]
+
+    def _pieces_now(self) -> list[Tape]:
+        with self._lock:
+            return list(self._pieces)
+
+    def _seek(self, tape: Tape, at: float) -> Picture | None:
+        stretch = tape.stretch(at)
+        if stretch is None:
+            return None
+        moment = self._moments.get(id(tape))
+        if moment is None or not moment.can_reach(stretch, at):
+            moment = self._moments[id(tape)] = Moment(tape, stretch, self._url)
+        before = moment.folded
+        picture = moment.picture(at)
+        self.last_folded += moment.folded - before
+        return picture if picture.totals is not None else None
+
+
+def lacks_detail(picture: Picture, replicas: Iterable[str]) -> bool:
+    """Whether one of these replicas is known by its status alone."""
+    return any(
+        (known := picture.replicas.get(replica)) is not None and _is_bare(known) for replica in replicas
+    )
+
+
+def _is_bare(replica: ReplicaPicture) -> bool:
+    status = replica.status
+    busy = (status.running or 0) + (status.waiting or 0)
+    return bool(busy) and not replica.rows

@@ -1,0 +1,264 @@
+"""Which moment the screens show: the newest, one that was frozen, one of the past, or one of a recording."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+
+from infer_console.past.marks import Mark
+from infer_console.past.timeline import lacks_detail
+from infer_console.past.when import moment
+from infer_console.state.picture import Picture
+from infer_console.ui.ports import PastPort
+from infer_console.view.look import Look
+from infer_console.view.scrubber import Scrub
+
+FINE_S, COARSE_S = 5.0, 60.0
+#: The track shows the last half hour, or from a little before the moment that is shown.
+TRACK_S, MARGIN_S = 1_800.0, 60.0
+#: A mark that is nearer than this is the one at which the operator stands.
+AT_MARK_S = 0.5
+#: What an export takes where nothing is marked.
+EXPORT_S = 600.0
+
+
+class TimeTravel:
+    """``newest`` is the collector's picture. Without ``past`` it can be frozen, and that is all.
+    ``replay_speed`` is given for a recording: there is no now, and it is played that fast."""
+
+    def __init__(
+        self,
+        look: Look,
+        newest: Callable[[], Picture],
+        past: PastPort | None = None,
+        *,
+        replay_speed: float | None = None,
+        replay_at: str | None = None,
+    ) -> None:
+        self._look = look
+        self._newest = newest
+        self._port = past
+        self._timeline = past.timeline if past is not None else None
+        self._replay = replay_speed is not None
+        self._usual_speed = replay_speed or 1.0
+        self._shown: Picture | None = None
+        self._past = self._replay
+        self._at = 0.0
+        self._wanted_at: float | None = None
+        self._looked_at: tuple[str, ...] = ()
+        self._version = 0
+        #: Where a recording is to begin, until that is read.
+        self._begin = replay_at
+        self.speed = replay_speed if replay_at is None else None
+        look.paused = self._replay
+
+    # --- what is shown
+
+    @property
+    def is_replay(self) -> bool:
+        return self._replay
+
+    @property
+    def is_live(self) -> bool:
+        return self._shown is None and not self._replay
+
+    @property
+    def picture(self) -> Picture:
+        return self._shown or self._newest()
+
+    @property
+    def moment(self) -> float | None:
+        """The moment that is shown; None for now."""
+        return None if self.is_live else self._at
+
+    def looking_at(self, replicas: tuple[str, ...]) -> None:
+        """Replicas whose details are shown: where this moment lacks them, the server may have them."""
+        if replicas != self._looked_at:
+            self._looked_at = replicas
+            if self._past and self._shown is not None:
+                self.jump(self._at)
+
+    def refresh(self) -> None:
+        """Something may have come that was waited for."""
+        timeline = self._timeline
+        if timeline is None or not self._past or timeline.version == self._version:
+            return
+        self._version = timeline.version
+        if self._wanted_at is not None or self._shown is None or lacks_detail(self._shown, self._looked_at):
+            self.jump(self._wanted_at if self._wanted_at is not None else self._at)
+
+    def scrub(self) -> Scrub | None:
+        """What the row of time shows; None while the newest is shown."""
+        if self.is_live:
+            return None
+        edge = self._edge()
+        earliest = self._earliest()
+        track_at = min(edge - TRACK_S, self._at - MARGIN_S)
+        from_at = earliest if self._replay else max(earliest, track_at)
+        return Scrub(
+            from_at=from_at,
+            to_at=max(edge, from_at),
+            at=self._at,
+            live=not self._replay,
+            past=self._past,
+            wanted_at=self._wanted_at,
+            marks=self._timeline.marks() if self._timeline is not None else (),
+            speed=self.speed,
+            note=self._note(),
+        )
+
+    def _note(self) -> str:
+        if (note := self._fetching) or self._replay:
+            return note
+        link = self._newest().link
+        return "" if link.state == "live" else f"connection {link.state}"
+
+    # --- moving
+
+    def pause(self) -> None:
+        """Freeze the newest picture."""
+        self._shown = self._newest()
+        self._past, self._wanted_at = False, None
+        self._at = self._shown.at
+        self._look.paused = True
+
+    def resume(self) -> None:
+        """Show the newest again; of a recording, its end."""
+        if self._replay:
+            self.speed = None
+            self.jump(self._edge())
+            return
+        self._shown, self._past, self._wanted_at = None, False, None
+        self._look.paused = False
+
+    def step(self, by_s: float) -> bool:
+        return self.jump((self._at if not self.is_live else self._edge()) + by_s)
+
+    def jump(self, at: float) -> bool:
+        """Show a moment, or the nearest that there is; False where nothing of the past is kept. One that has
+        to be fetched is shown when it has come."""
+        timeline = self._timeline
+        if timeline is None or timeline.span() is None:
+            return False
+        at = max(self._earliest(), min(at, self._edge()))
+        if self.is_live:
+            self.pause()
+        picture = timeline.picture(at, self._looked_at)
+        self._version = timeline.version
+        if picture is None or lacks_detail(picture, self._looked_at):
+            self._fetch(at)
+        self._past = True
+        if picture is None:
+            self._wanted_at = at
+            return True
+        self._at, self._wanted_at = at, None
+        newest = self._newest()
+        self._shown = (
+            picture
+            if self._replay
+            else dataclasses.replace(
+                picture, read_only=newest.read_only, role=newest.role, embedded=newest.embedded
+            )
+        )
+        return True
+
+    def next_mark(self, by: int) -> Mark | None:
+        """Go to the next (1) or the previous (-1) mark; None where there is none."""
+        if self._timeline is None:
+            return None
+        here = self._edge() if self.is_live else self._at
+        first, last = self._earliest(), self._edge()
+        marks = [mark for mark in self._timeline.marks() if first <= mark.at <= last]
+        if by > 0:
+            found = next((mark for mark in marks if mark.at > here + AT_MARK_S), None)
+        else:
+            found = next((mark for mark in reversed(marks) if mark.at < here - AT_MARK_S), None)
+        if found is not None:
+            self.jump(found.at)
+        return found
+
+    def mark(self) -> Mark | None:
+        """Put a mark of the operator's own at the moment that is shown."""
+        if self._timeline is None:
+            return None
+        return self._timeline.mark(self._edge() if self.is_live else self._at)
+
+    # --- playing a recording
+
+    def toggle_playing(self) -> None:
+        self.play(None if self.speed is not None else self._usual_speed)
+
+    def play(self, speed: float | None) -> None:
+        """So many seconds in one; None stops."""
+        self.speed = speed
+        if speed is not None and self._at >= self._edge():
+            self.jump(self._earliest())
+
+    def tick(self, passed_s: float) -> bool:
+        """Time has passed; whether there is another moment to show."""
+        if self._timeline is None or self._timeline.span() is None:
+            return False
+        if self._begin is not None:
+            return self._find_beginning()
+        if self.speed is None:
+            return False
+        edge = self._edge()
+        self.jump(max(self._at, self._earliest()) + passed_s * self.speed)
+        if self._at >= edge and not self._fetching:
+            self.speed = None
+        return True
+
+    def _find_beginning(self) -> bool:
+        """Go to where a recording is to begin. A time of day, or before the end, is known when all was
+        read."""
+        assert self._begin is not None
+        if self._fetching.startswith("reading"):
+            return False
+        with contextlib.suppress(ValueError):  # the command line has looked at it
+            self.jump(moment(self._begin, self._edge()))
+        self._begin = None
+        return True
+
+    # --- the past
+
+    def picture_at(self, at: float) -> Picture | None:
+        """Of another moment than is shown; None where it is not there, and then it is fetched."""
+        if self._timeline is None:
+            return None
+        picture = self._timeline.picture(at)
+        if picture is None:
+            self._fetch(at)
+        return picture
+
+    def span_to_export(self) -> tuple[float, float]:
+        """From the last own mark, or the last ten minutes, up to now."""
+        to_at = self._edge()
+        marks = self._timeline.marks() if self._timeline is not None else ()
+        own = [mark.at for mark in marks if mark.kind == "own" and mark.at < to_at]
+        return (own[-1] if own else to_at - EXPORT_S), to_at
+
+    def _fetch(self, at: float) -> None:
+        if self._port is not None:
+            self._port.fetch_past(at)
+
+    @property
+    def _fetching(self) -> str:
+        return self._port.fetching if self._port is not None else ""
+
+    # --- bounds
+
+    def _edge(self) -> float:
+        span = self._timeline.span() if self._timeline is not None else None
+        newest = self._newest().at
+        if span is None:
+            return newest if not self._replay else 0.0
+        return span[1]
+
+    def _earliest(self) -> float:
+        span = self._timeline.span() if self._timeline is not None else None
+        if span is None:
+            return self._at
+        fleet = self._newest().fleet
+        recorder = fleet.recorder if fleet is not None and not self._replay else None
+        if recorder is None or recorder.from_at is None:
+            return span[0]
+        return min(span[0], recorder.from_at)
