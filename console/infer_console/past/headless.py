@@ -65,6 +65,7 @@ class HeadlessRecorder:
         self._began_at = 0.0
         self._last_at: float | None = None
         self._link = ""
+        self._was_live = False
         self._tried_s = -AFTER_FAULT_S
         #: Messages that were written, and the seconds of which nothing is there.
         self.messages = 0
@@ -98,7 +99,8 @@ class HeadlessRecorder:
             if link == "lost":
                 self._say("connection lost; trying again")
             elif link == "live":
-                self._say("recording" if not self._link else "connected")
+                self._say(f"recording into {self._directory}" if not self._was_live else "connected")
+                self._was_live = True
             self._link = link
         replicas = tuple(sorted(self._state.series.keys() - {""}))[:MAX_REPLICAS]
         if self._state.is_whole and replicas:
