@@ -47,6 +47,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     marks: list[RecordedMark] = []
     #: What was before the first message.
     history: History | None = None
+    #: How many samples the histories had by then: a sparkline's cells keep their boundaries.
+    taken: dict[str, int] = {}
 
 
 class RecordingWriter:

@@ -83,10 +83,12 @@ def header_for(
     made_at: float,
     picture: Picture | None,
     from_at: float,
+    sampled_at: float | None,
     marks: Sequence[Mark],
     redactor: Redactor | None,
 ) -> Header:
-    """``picture`` is that of ``from_at``, whose histories a replay begins with."""
+    """``picture`` is that of ``from_at``, whose histories a replay begins with; ``sampled_at`` is when their
+    last sample was taken."""
 
     def said(text: str) -> str:
         return text if redactor is None else redactor.text(text)
@@ -101,8 +103,18 @@ def header_for(
             for mark in marks
             if mark.kind == "own" and mark.at >= from_at
         ],
-        history=_history(picture, from_at) if picture is not None else None,
+        history=_history(picture, sampled_at or from_at) if picture is not None else None,
+        taken=_taken(picture) if picture is not None else {},
     )
+
+
+def _taken(picture: Picture) -> dict[str, int]:
+    histories = {"": picture.history} | {name: each.history for name, each in picture.replicas.items()}
+    return {
+        name: max(series.taken for series in history.values())
+        for name, history in histories.items()
+        if history
+    }
 
 
 def _history(picture: Picture, at: float) -> History:

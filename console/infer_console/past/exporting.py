@@ -60,6 +60,7 @@ class Exporting:
             made_at=time.time(),
             picture=self.timeline.snapshot(self.from_at),
             from_at=self.from_at,
+            sampled_at=self.timeline.sampled_at(self.from_at),
             marks=self.timeline.marks(),
             redactor=redactor,
         )

@@ -40,7 +40,8 @@ class Loader:
     def header(self, header: Header) -> None:
         """What a recording's first line tells."""
         if header.history is not None:
-            self.look_back(header.history)
+            self._state.look_back(header.history, header.taken)
+            self._sampled_at = header.history.until_at
         for mark in header.marks:
             self._tape.marks.own(mark.at, mark.text)
 

@@ -11,9 +11,10 @@ from infer_engine.protocol import Envelope
 from infer_console.past.tape import FLEET, Stretch, Tape
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import Picture
-from infer_console.state.series import INTERVAL_S, SeriesSample, joined
+from infer_console.state.series import SeriesSample, joined
 
-#: The diagnosis looks at that many moments of a segment on the way, at most, so that it knows since when.
+#: The diagnosis looks at that many moments of a segment on the way, at most, so that it knows since when:
+#: those at which the histories were sampled.
 MOST_LOOKS = 16
 NO_TEXT = "generated text is not recorded"
 
@@ -33,9 +34,9 @@ class Moment:
         self._memory = copy.deepcopy(stretch.segment.memory)
         self._envelopes = decoded(stretch.lines())
         self._ahead = next(self._envelopes, None)
-        length_s = stretch.segment.until_at - stretch.segment.from_at
-        self._look_s = max(INTERVAL_S, length_s / MOST_LOOKS)
-        self._look_at = self.at + self._look_s
+        sampled = [at for at, _ in stretch.segment.samples[:]]
+        #: Moments at which the diagnosis looks, the next one last.
+        self._looks = sampled[:: -max(1, -(-len(sampled) // MOST_LOOKS))]
         self._whole = True
 
     def can_reach(self, stretch: Stretch, at: float) -> bool:
@@ -48,11 +49,10 @@ class Moment:
         segment = self.stretch.segment
         self.at = max(self.at, at)
         while self._ahead is not None and self._ahead.at <= at:
-            if self._ahead.at >= self._look_at:
-                self._look(self._look_at)
-                self._look_at = max(self._look_at + self._look_s, self._ahead.at)
+            self._look_before(self._ahead.at)
             self._fold(self._ahead)
             self._ahead = next(self._envelopes, None)
+        self._look_before(at)
         picture = self._with_histories(self._state.picture(at, at), at)
         memory = copy.deepcopy(self._memory)  # what is asked now is no part of what was
         return dataclasses.replace(
@@ -61,6 +61,10 @@ class Moment:
             alarms=memory.alarms(picture, at - segment.memory_offset_s),
             streams_message=NO_TEXT,
         )
+
+    def _look_before(self, at: float) -> None:
+        while self._looks and self._looks[-1] < at:
+            self._look(self._looks.pop())
 
     def _look(self, at: float) -> None:
         self._memory.alarms(self._state.picture(at, at), at - self.stretch.segment.memory_offset_s)

@@ -217,6 +217,15 @@ class Tape:
                 found.appendleft(event)
         return tuple(found)
 
+    def sampled_at(self, at: float) -> float | None:
+        """When the last sample before a moment was taken; None where there is none in the segments."""
+        with self._lock:
+            for segment in reversed(self._segments):
+                end = bisect_right(segment.samples, at, key=lambda taken: taken[0])
+                if end:
+                    return segment.samples[end - 1][0]
+        return None
+
     def samples_until(self, at: float) -> list[Samples]:
         """Those of the half hour before a moment, oldest first."""
         found: list[Samples] = []

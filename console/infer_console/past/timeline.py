@@ -53,6 +53,11 @@ class Timeline:
                 return Moment(tape, stretch, self._url).picture(at)
         return None
 
+    def sampled_at(self, at: float) -> float | None:
+        """When the last sample before a moment was taken."""
+        having = self._having(at)
+        return having[0].sampled_at(at) if having else None
+
     def has(self, at: float) -> bool:
         return bool(self._having(at))
 

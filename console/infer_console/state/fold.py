@@ -4,7 +4,7 @@ One ``ConsoleState`` belongs to the collector's thread. A fresh snapshot is fold
 of what is shown only when it has arrived whole, so a reconnect or another filter leaves no gap on the screen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from infer_engine.protocol import (
     Envelope,
@@ -98,11 +98,15 @@ class ConsoleState:
         """Nothing was sampled yet that was known."""
         return self._history.is_unknown
 
-    def look_back(self, history: History) -> None:
-        """Take the server's series for the time before this console came."""
-        self._history.look_back(history.fleet, history.step_s)
+    def look_back(self, history: History, taken: Mapping[str, int] | None = None) -> None:
+        """Take the server's series, or a recording's, for the time before this console came. ``taken`` is how
+        many samples each of them had, by replica, the fleet's under the empty name."""
+        taken = taken or {}
+        self._history.look_back(history.fleet, history.step_s, taken.get(""))
         for replica, series in history.replicas.items():
-            self._replica_history.setdefault(replica, SeriesSet()).look_back(series, history.step_s)
+            self._replica_history.setdefault(replica, SeriesSet()).look_back(
+                series, history.step_s, taken.get(replica)
+            )
         self._looked_back = True
 
     def opened(self) -> None:

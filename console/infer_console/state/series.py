@@ -44,8 +44,11 @@ class SeriesSet:
     def is_unknown(self) -> bool:
         return all(value is None for samples in self._samples.values() for value in samples)
 
-    def look_back(self, series: Mapping[str, Sequence[float | None]], step_s: float) -> None:
-        """Begin with what a server knows of the time before; each of its values stands for ``step_s``."""
+    def look_back(
+        self, series: Mapping[str, Sequence[float | None]], step_s: float, taken: int | None = None
+    ) -> None:
+        """Begin with what a server knows of the time before; each of its values stands for ``step_s``.
+        ``taken`` is how many samples that were, where more than are kept."""
         times = max(1, round(step_s / INTERVAL_S))
         length = min(SAMPLES, max((len(values) for values in series.values()), default=0) * times)
         for key, samples in self._samples.items():
@@ -53,7 +56,7 @@ class SeriesSet:
             samples.clear()
             samples.extend([None] * (length - len(expanded)))
             samples.extend(expanded)
-        self._taken = length
+        self._taken = length if taken is None else taken
         self._series = None
 
     def newest(self) -> SeriesSample:
