@@ -57,6 +57,7 @@ class Moment:
         memory = copy.deepcopy(self._memory)  # what is asked now is no part of what was
         return dataclasses.replace(
             picture,
+            link=dataclasses.replace(picture.link, bytes_per_s=None),
             events=self._tape.events_until(at),
             alarms=memory.alarms(picture, at - segment.memory_offset_s),
             streams_message=NO_TEXT,

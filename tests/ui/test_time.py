@@ -1,0 +1,177 @@
+"""Pausing, scrubbing, marks, export and comparing, on the real screens."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from infer_console.past.replayed import ReplayedRecording
+from infer_console.ui.app import ConsoleApp
+from infer_console.ui.themes import DEFAULT
+from support.fake_collector import FakeCollector
+from support.incident import RECORDING, replayed
+from support.pilot import Driven
+
+
+class PastCollector(FakeCollector):
+    """A console that was there during the incident, and is still connected."""
+
+    def __init__(self) -> None:
+        self.timeline = replayed()
+        span = self.timeline.span()
+        assert span is not None
+        self.first_at, self.last_at = span
+        picture = self.timeline.picture(self.last_at)
+        assert picture is not None
+        super().__init__(picture)
+        self.fetched: list[float] = []
+        self.fetching = ""
+        self.replay = ReplayedRecording(RECORDING)
+
+    def fetch_past(self, at: float) -> None:
+        self.fetched.append(at)
+
+    def export(self, from_at: float, to_at: float, path: Path, *, redact: bool = True):
+        self.replay.timeline = self.timeline
+        return self.replay.export(from_at, to_at, path, redact=redact)
+
+
+class StandingApp(ConsoleApp):
+    """Its live clock stands at the end of the incident."""
+
+    def now(self) -> float:
+        moment = self.time.moment
+        return self.collector.picture.at if moment is None else moment
+
+
+@asynccontextmanager
+async def looking(width: int = 120, height: int = 36) -> AsyncIterator[tuple[Driven, PastCollector]]:
+    collector = PastCollector()
+    app = StandingApp(collector, theme=DEFAULT, past=collector)
+    try:
+        async with app.run_test(size=(width, height)) as pilot:
+            driven = Driven(app, collector, pilot)
+            await driven.wait_for("op-2 headroom")
+            yield driven, collector
+    finally:
+        collector.replay.stop()
+
+
+async def test_the_past_is_shown_on_every_screen_and_end_goes_back() -> None:
+    async with looking() as (driven, collector):
+        await driven.press("p")
+        assert "PAUSED" in driven.lines[0]
+        assert " TIME " in driven.lines[-2]
+        await driven.press("left_curly_bracket")  # further back than there is: the beginning
+        assert driven.app.now() == collector.first_at
+        assert "PAST" in driven.lines[0]
+        assert "op-2" not in driven.text
+        for key, screen in (("2", "replica"), ("5", "events"), ("1", "fleet")):
+            await driven.press(key)
+            assert "PAST" in driven.lines[0], screen
+            assert "●" in driven.lines[-2]
+        await driven.press("right_square_bracket")
+        assert driven.app.now() == collector.first_at + 5.0
+        await driven.press("D")
+        await driven.wait_for("action keys are off")
+        assert collector.commands == []
+        await driven.press("end")
+        assert "PAST" not in driven.lines[0]
+        assert " TIME " not in driven.text
+        assert "op-2" in driven.text
+
+
+async def test_marks_are_gone_to_and_set() -> None:
+    async with looking() as (driven, collector):
+        await driven.press("left_parenthesis")
+        await driven.wait_for("headroom r0")
+        headroom = next(mark for mark in collector.timeline.marks() if mark.sign == "H")
+        assert driven.app.now() == pytest.approx(headroom.at)
+        await driven.press("m")
+        await driven.wait_for("e exports from here")
+        assert collector.timeline.marks()[-1].at == pytest.approx(headroom.at)
+        await driven.press("right_parenthesis")
+        await driven.wait_for("no mark there")
+
+
+async def test_an_export_begins_at_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with looking() as (driven, collector):
+        await driven.press("e")
+        await driven.wait_for("messages,")
+    (name,) = os.listdir(tmp_path)
+    path = tmp_path / name
+    again = ReplayedRecording(path)
+    again.start()
+    try:
+        assert again.done.wait(20)
+        assert again.header.redacted
+        assert again.trouble == ""
+        span = again.timeline.span()
+        own = next(mark.at for mark in collector.timeline.marks() if mark.kind == "own")
+        assert span == (pytest.approx(own), pytest.approx(collector.last_at))
+        assert [mark.text for mark in again.timeline.marks() if mark.kind == "own"] == ["it got slow"]
+    finally:
+        again.stop()
+
+
+async def test_a_time_that_is_not_here_is_fetched_and_shown_when_it_comes() -> None:
+    async with looking() as (driven, collector):
+        fleet = collector.picture.fleet
+        assert fleet is not None
+        assert fleet.recorder is not None
+        assert fleet.recorder.from_at is not None
+        wanted_at = fleet.recorder.from_at + 0.5
+        assert wanted_at < collector.first_at
+        driven.app.jump_to(wanted_at)
+        assert collector.fetched == [wanted_at]
+        assert driven.app.now() == collector.picture.at  # what is shown stays until it has come
+        assert "○" in driven.lines[-2]
+        piece = replayed()
+        piece.own._segments[0].from_at = wanted_at - 1.0  # as if the server's recorder had that time
+        collector.timeline.add_piece(piece.own)
+        await driven.show(collector.picture)
+        assert driven.app.now() == wanted_at
+        assert "○" not in driven.lines[-2]
+
+
+async def test_two_moments_beside_each_other() -> None:
+    async with looking() as (driven, _):
+        driven.app.jump_to(driven.app.time.picture.at)
+        assert driven.app.show_diff("-25s", "now") is None
+        await driven.settle()
+        assert "What differs" in driven.text
+        assert "ready replicas" in driven.text
+        await driven.press("x")
+        assert driven.app.show_diff("r0", "r1") is None
+        await driven.settle()
+        assert "drained" in driven.text
+        await driven.press("x")
+        assert "there is no replica r9" in (driven.app.show_diff("r9", "now") or "")
+
+
+async def test_a_recording_plays_and_stops_at_its_end() -> None:
+    recording = ReplayedRecording(RECORDING)
+    recording.start()
+    app = ConsoleApp(recording, theme=DEFAULT, past=recording, replay_speed=50.0)
+    try:
+        async with app.run_test(size=(120, 36)) as pilot:
+            driven = Driven(app, FakeCollector(recording.picture), pilot)
+            await driven.wait("its end", lambda: app.time.speed is None and recording.done.is_set())
+            span = recording.timeline.span()
+            assert span is not None
+            assert app.now() == span[1]
+            await driven.wait_for("REPLAY")
+            assert "‖" in driven.lines[0]
+            assert "drained" in driven.text
+            await driven.press("left_square_bracket")
+            assert app.now() == span[1] - 5.0
+            await driven.press("D")
+            assert "action keys" in driven.text
+            await driven.press("p")
+            assert "▶ ×50" in driven.lines[0]
+            await asyncio.sleep(0)
+    finally:
+        recording.stop()
