@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 from infer_console.past.load import Loader, load
 from infer_console.past.tape import Tape
 from infer_console.past.timeline import Timeline
@@ -19,12 +20,20 @@ def messages() -> list[tuple[bytes, Envelope]]:
         return list(reader.messages())
 
 
-def replayed(max_bytes: int | None = None) -> Timeline:
-    """All of it, on a timeline."""
-    tape = Tape(max_bytes) if max_bytes is not None else Tape()
+def replayed(later_s: float = 0.0) -> Timeline:
+    """All of it, on a timeline, as if it had been so much later."""
+    tape = Tape()
     file, reader = open_recording(RECORDING)
     with file:
         loader = Loader(tape, RECORDING.name)
-        loader.header(reader.header)
-        load(reader.messages(), loader)
+        if not later_s:
+            loader.header(reader.header)
+        load((moved(each, later_s) for each in reader.messages()), loader)
     return Timeline(RECORDING.name, tape)
+
+
+def moved(message: tuple[bytes, Envelope], later_s: float) -> tuple[bytes, Envelope]:
+    if not later_s:
+        return message
+    later = msgspec.structs.replace(message[1], at=message[1].at + later_s)
+    return msgspec.json.encode(later), later

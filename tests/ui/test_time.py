@@ -1,11 +1,12 @@
 """Pausing, scrubbing, marks, export and comparing, on the real screens."""
 
-import asyncio
+import dataclasses
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from infer_console.past.replayed import ReplayedRecording
 from infer_console.ui.app import ConsoleApp
@@ -18,13 +19,17 @@ from support.pilot import Driven
 class PastCollector(FakeCollector):
     """A console that was there during the incident, and is still connected."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, recorder: bool) -> None:
         self.timeline = replayed()
         span = self.timeline.span()
         assert span is not None
         self.first_at, self.last_at = span
         picture = self.timeline.picture(self.last_at)
         assert picture is not None
+        assert picture.fleet is not None
+        if not recorder:
+            fleet = msgspec.structs.replace(picture.fleet, recorder=None)
+            picture = dataclasses.replace(picture, fleet=fleet)
         super().__init__(picture)
         self.fetched: list[float] = []
         self.fetching = ""
@@ -47,11 +52,12 @@ class StandingApp(ConsoleApp):
 
 
 @asynccontextmanager
-async def looking(width: int = 120, height: int = 36) -> AsyncIterator[tuple[Driven, PastCollector]]:
-    collector = PastCollector()
+async def looking(*, recorder: bool = False) -> AsyncIterator[tuple[Driven, PastCollector]]:
+    """``recorder``: the server has more of the past."""
+    collector = PastCollector(recorder=recorder)
     app = StandingApp(collector, theme=DEFAULT, past=collector)
     try:
-        async with app.run_test(size=(width, height)) as pilot:
+        async with app.run_test(size=(120, 36)) as pilot:
             driven = Driven(app, collector, pilot)
             await driven.wait_for("op-2 headroom")
             yield driven, collector
@@ -118,7 +124,7 @@ async def test_an_export_begins_at_the_mark(tmp_path: Path, monkeypatch: pytest.
 
 
 async def test_a_time_that_is_not_here_is_fetched_and_shown_when_it_comes() -> None:
-    async with looking() as (driven, collector):
+    async with looking(recorder=True) as (driven, collector):
         fleet = collector.picture.fleet
         assert fleet is not None
         assert fleet.recorder is not None
@@ -129,9 +135,7 @@ async def test_a_time_that_is_not_here_is_fetched_and_shown_when_it_comes() -> N
         assert collector.fetched == [wanted_at]
         assert driven.app.now() == collector.picture.at  # what is shown stays until it has come
         assert "○" in driven.lines[-2]
-        piece = replayed()
-        piece.own._segments[0].from_at = wanted_at - 1.0  # as if the server's recorder had that time
-        collector.timeline.add_piece(piece.own)
+        collector.timeline.add_piece(replayed(wanted_at - collector.first_at - 20.0).own)
         await driven.show(collector.picture)
         assert driven.app.now() == wanted_at
         assert "○" not in driven.lines[-2]
@@ -172,6 +176,5 @@ async def test_a_recording_plays_and_stops_at_its_end() -> None:
             assert "action keys" in driven.text
             await driven.press("p")
             assert "▶ ×50" in driven.lines[0]
-            await asyncio.sleep(0)
     finally:
         recording.stop()

@@ -4,7 +4,6 @@ import copy
 import dataclasses
 from random import Random
 
-import msgspec
 import pytest
 from infer_console.past.load import Loader, load
 from infer_console.past.moment import decoded
@@ -14,9 +13,8 @@ from infer_console.past.timeline import Timeline, lacks_detail
 from infer_console.recording import fold_all
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import NO_OWNER, BlockMap, Picture
-from infer_engine.protocol import Envelope
 from support import pictures
-from support.incident import messages, replayed
+from support.incident import messages, moved, replayed
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +41,6 @@ def known(picture: Picture) -> tuple[object, ...]:
         for name, each in picture.replicas.items()
     }
     return picture.fleet, picture.totals, replicas, picture.held, picture.operations, picture.events
-
-
-def moved(envelope: Envelope, later_s: float) -> tuple[bytes, Envelope]:
-    later = msgspec.structs.replace(envelope, at=envelope.at + later_s)
-    return msgspec.json.encode(later), later
 
 
 def named(blocks: BlockMap) -> list[str | None]:
@@ -111,7 +104,7 @@ def test_what_is_kept_is_bounded_and_the_oldest_goes_first() -> None:
     length_s = told[-1][1].at - told[0][1].at + 1.0
     for turn in range(6):
         later = turn * length_s
-        load((moved(envelope, later) for _, envelope in told), loader)
+        load((moved(each, later) for each in told), loader)
         assert tape.bytes <= 120_000 + 2 * SEGMENT_BYTES
     assert tape.dropped > 0
     kept = Timeline("loop", tape)
