@@ -17,9 +17,7 @@ from pathlib import Path
 from infer_engine.protocol import Command, CommandResult, Problem
 
 from infer_console.connect import Target
-from infer_console.diagnosis.causes import with_causes
-from infer_console.diagnosis.doctor import Doctor
-from infer_console.diagnosis.memory import AlarmMemory
+from infer_console.diagnosis.judge import Judge
 from infer_console.past.export import Exported
 from infer_console.past.exporting import Exporting
 from infer_console.past.flight import FlightRecords
@@ -69,13 +67,12 @@ class Collector:
         )
         if engine is not None:
             self._state.link.starting("starting the engine")
-        self._alarms = AlarmMemory()
-        self._doctor = Doctor()
+        self._judge = Judge()
         self._audit_tail: AuditTail | None = None
         self._audit: AuditPicture | None = None
         #: What was, for those who scrub back; written on the collector's thread.
         self.timeline = Timeline(target.url)
-        self._taper = Taper(self.timeline.own, self._state, self._alarms)
+        self._taper = Taper(self.timeline.own, self._state, self._judge)
         self._flight = FlightRecords(self.timeline, target.url, time.monotonic)
         self._picture = self._draw()
         self._wake: Callable[[], None] | None = None
@@ -273,9 +270,7 @@ class Collector:
     def _draw(self) -> Picture:
         now_s = time.monotonic()
         picture = self._state.picture(time.time(), now_s)
-        findings = self._doctor.look(picture)
-        alarms = with_causes(self._alarms.alarms(picture, now_s), findings)
-        picture = dataclasses.replace(picture, alarms=alarms, findings=findings, audit=self._audit)
+        picture = dataclasses.replace(self._judge.judged(picture, now_s), audit=self._audit)
         self._taper.drawn(picture, now_s)
         return picture
 

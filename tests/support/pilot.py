@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from infer_console.state.picture import Picture
+from infer_console.ui.app import ConsoleApp
 from infer_console.ui.screens.base import PaintedScreen
 from infer_console.ui.themes import DEFAULT
 from support.demo import DemoApp
@@ -14,7 +15,7 @@ from textual.pilot import Pilot
 
 
 class Driven:
-    def __init__(self, app: DemoApp, collector: FakeCollector, pilot: Pilot[int]) -> None:
+    def __init__(self, app: ConsoleApp, collector: FakeCollector, pilot: Pilot[int]) -> None:
         self.app, self.collector, self.pilot = app, collector, pilot
 
     @property

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -52,7 +52,7 @@ class StandingApp(ConsoleApp):
 
 
 @asynccontextmanager
-async def looking(*, recorder: bool = False) -> AsyncIterator[tuple[Driven, PastCollector]]:
+async def looking(*, recorder: bool = False) -> AsyncGenerator[tuple[Driven, PastCollector]]:
     """``recorder``: the server has more of the past."""
     collector = PastCollector(recorder=recorder)
     app = StandingApp(collector, theme=DEFAULT, past=collector)
@@ -144,7 +144,7 @@ async def test_a_time_that_is_not_here_is_fetched_and_shown_when_it_comes() -> N
 async def test_two_moments_beside_each_other() -> None:
     async with looking() as (driven, _):
         driven.app.jump_to(driven.app.time.picture.at)
-        assert driven.app.show_diff("-25s", "now") is None
+        assert driven.app.show_diff("-36s", "now") is None
         await driven.settle()
         assert "What differs" in driven.text
         assert "ready replicas" in driven.text

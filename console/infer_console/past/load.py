@@ -1,12 +1,11 @@
 """A recording read onto a tape: from a file, or from what a server's flight recorder sent."""
 
-import dataclasses
 from collections.abc import Callable, Iterable
 
 import msgspec
 from infer_engine.protocol import Envelope, History
 
-from infer_console.diagnosis.memory import AlarmMemory
+from infer_console.diagnosis.judge import Judge
 from infer_console.past.tape import Tape
 from infer_console.past.taper import Taper
 from infer_console.recording import Header
@@ -25,8 +24,8 @@ class Loader:
     def __init__(self, tape: Tape, url: str) -> None:
         self._tape = tape
         self._state = ConsoleState(url)
-        self._memory = AlarmMemory()
-        self._taper = Taper(tape, self._state, self._memory)
+        self._judge = Judge()
+        self._taper = Taper(tape, self._state, self._judge)
         self._sampled_at: float | None = None
         self._whole = True
         self.messages = 0
@@ -70,8 +69,7 @@ class Loader:
             if self._state.is_whole and self._state.sample(now_at):
                 self._taper.sampled(now_at)
                 picture = self._state.picture(now_at, now_at)
-                alarms = self._memory.alarms(picture, now_at)
-                self._taper.drawn(dataclasses.replace(picture, alarms=alarms), now_at)
+                self._taper.drawn(self._judge.judged(picture, now_at), now_at)
 
 
 def load(

@@ -31,7 +31,7 @@ class Moment:
         self.at = stretch.segment.from_at
         self._tape = tape
         self._state = ConsoleState(url)
-        self._memory = copy.deepcopy(stretch.segment.memory)
+        self._judge = copy.deepcopy(stretch.segment.judge)
         self._envelopes = decoded(stretch.lines())
         self._ahead = next(self._envelopes, None)
         sampled = [at for at, _ in stretch.segment.samples[:]]
@@ -54,12 +54,11 @@ class Moment:
             self._ahead = next(self._envelopes, None)
         self._look_before(at)
         picture = self._with_histories(self._state.picture(at, at), at)
-        memory = copy.deepcopy(self._memory)  # what is asked now is no part of what was
+        judge = copy.deepcopy(self._judge)  # what is asked now is no part of what was
         return dataclasses.replace(
-            picture,
+            judge.judged(picture, at - segment.judge_offset_s),
             link=dataclasses.replace(picture.link, bytes_per_s=None),
             events=self._tape.events_until(at),
-            alarms=memory.alarms(picture, at - segment.memory_offset_s),
             streams_message=NO_TEXT,
         )
 
@@ -68,7 +67,7 @@ class Moment:
             self._look(self._looks.pop())
 
     def _look(self, at: float) -> None:
-        self._memory.alarms(self._state.picture(at, at), at - self.stretch.segment.memory_offset_s)
+        self._judge.judged(self._state.picture(at, at), at - self.stretch.segment.judge_offset_s)
 
     def _fold(self, envelope: Envelope) -> None:
         if envelope.prev == 0:

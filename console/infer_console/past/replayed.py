@@ -80,6 +80,9 @@ class ReplayedRecording:
     def watch_streams(self, requests: Iterable[str]) -> None:
         """Generated text is in no recording."""
 
+    def watch_audit(self, wanted: bool) -> None:
+        """The audit is in no recording."""
+
     def command(
         self, command: Command, target: str | None = None, version: str | None = None
     ) -> "concurrent.futures.Future[Answer]":

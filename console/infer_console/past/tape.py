@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import zstandard
 from infer_engine.protocol import Event
 
-from infer_console.diagnosis.memory import AlarmMemory
+from infer_console.diagnosis.judge import Judge
 from infer_console.past.marks import Mark, Marks
 from infer_console.state.feed import MAX_EVENTS
 from infer_console.state.series import INTERVAL_S, SAMPLES, SeriesSample
@@ -28,6 +28,8 @@ FRAME_BYTES = 128 * 1024
 #: About what an event and a sample of one thing take in memory, for the bound.
 EVENT_BYTES = 400
 SAMPLE_BYTES = 250
+#: About what the diagnosis remembers of each replica.
+JUDGE_BYTES = 12_000
 #: Of more replicas only the fleet's samples are kept.
 MAX_SAMPLED = 64
 #: The key of the fleet among the samples; no replica has it.
@@ -38,13 +40,13 @@ Samples = Mapping[str, SeriesSample]
 
 @dataclass(slots=True)
 class Segment:
-    """``from_at`` and ``until_at`` are the server's clock. ``memory`` is the diagnosis' at its beginning,
-    whose clock shows ``memory_offset_s`` less."""
+    """``from_at`` and ``until_at`` are the server's clock. ``judge`` is the diagnosis at its beginning, whose
+    clock shows ``judge_offset_s`` less."""
 
     from_at: float
     until_at: float
-    memory: AlarmMemory
-    memory_offset_s: float
+    judge: Judge
+    judge_offset_s: float
     frames: list[bytes] = field(default_factory=list[bytes])
     pending: bytearray = field(default_factory=bytearray)
     #: Uncompressed, of all messages and of the snapshot alone.
@@ -100,6 +102,7 @@ class Tape:
             if self._segments:
                 self._compress(self._segments[-1])
             self._segments.append(segment)
+            self._bytes += segment.bytes
             while self._bytes > self._max_bytes and len(self._segments) > 1:
                 oldest = self._segments.pop(0)
                 self._bytes -= oldest.bytes

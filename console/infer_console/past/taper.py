@@ -5,9 +5,9 @@ import copy
 
 from infer_engine.protocol import Envelope, EventDelta, OperationDelta
 
-from infer_console.diagnosis.memory import AlarmMemory
+from infer_console.diagnosis.judge import Judge
 from infer_console.past.snapshot import snapshot_deltas, snapshot_lines
-from infer_console.past.tape import MAX_SAMPLED, Segment, Tape
+from infer_console.past.tape import JUDGE_BYTES, MAX_SAMPLED, Segment, Tape
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import Picture
 from infer_console.state.series import INTERVAL_S, SeriesSample
@@ -17,10 +17,10 @@ class Taper:
     """``state`` is told first, then this. Times named ``now_s`` are the state's clock; the tape's is the
     server's, as its messages tell it."""
 
-    def __init__(self, tape: Tape, state: ConsoleState, memory: AlarmMemory) -> None:
+    def __init__(self, tape: Tape, state: ConsoleState, judge: Judge) -> None:
         self._tape = tape
         self._state = state
-        self._memory = memory
+        self._judge = judge
         #: What the server's clock shows more than the state's.
         self._offset_s = 0.0
         self._last_event = ("", -1)
@@ -69,12 +69,16 @@ class Taper:
             self._tape.marks.alarms(self.at(now_s), picture.alarms)
 
     def _begin(self, at: float, now_s: float) -> None:
+        replicas = len(self._state.series) - 1
+        few = replicas <= MAX_SAMPLED
         self._tape.begin(
             Segment(
                 from_at=at,
                 until_at=at,
-                memory=copy.deepcopy(self._memory),
-                memory_offset_s=at - now_s,
+                # What the diagnosis remembers of very many replicas is too much to be kept every 30 s.
+                judge=copy.deepcopy(self._judge) if few else Judge(),
+                judge_offset_s=at - now_s,
+                bytes=JUDGE_BYTES * (1 + replicas) if few else 0,
             )
         )
 

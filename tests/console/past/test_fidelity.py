@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from infer_console.diagnosis.memory import AlarmMemory
+from infer_console.diagnosis.judge import Judge
 from infer_console.past.exporting import Exporting
 from infer_console.past.moment import NO_TEXT
 from infer_console.past.replayed import ReplayedRecording
@@ -31,9 +31,9 @@ class LiveConsole:
         assert reader.header.history is not None
         self.state = ConsoleState(NAME)
         self.state.look_back(reader.header.history, reader.header.taken)
-        self.memory = AlarmMemory()
+        self.judge = Judge()
         self.timeline = Timeline(NAME)
-        self.taper = Taper(self.timeline.own, self.state, self.memory)
+        self.taper = Taper(self.timeline.own, self.state, self.judge)
         self.pictures: list[Picture] = []
 
     def run(self) -> None:
@@ -55,8 +55,7 @@ class LiveConsole:
         now_s = at - began_at + CLOCK_S
         assert self.state.sample(now_s)
         self.taper.sampled(now_s)
-        picture = self.state.picture(at, now_s)
-        picture = dataclasses.replace(picture, alarms=self.memory.alarms(picture, now_s))
+        picture = self.judge.judged(self.state.picture(at, now_s), now_s)
         self.taper.drawn(picture, now_s)
         self.pictures.append(picture)
 
@@ -77,7 +76,7 @@ async def test_the_tape_shows_what_was_shown(live: LiveConsole) -> None:
     shown = [live.pictures[index] for index in (3, 9, 15, -1)]
     again = [live.timeline.picture(picture.at) for picture in shown]
     assert all(
-        picture is not None and picture.alarms == was.alarms
+        picture is not None and (picture.alarms, picture.findings) == (was.alarms, was.findings)
         for picture, was in zip(again, shown, strict=True)
     )
     assert any(picture.alarms for picture in shown)
@@ -102,7 +101,7 @@ async def test_the_exported_recording_shows_what_was_shown(live: LiveConsole, tm
         again = [recording.timeline.picture(picture.at) for picture in shown]
         # Alarms that stood when it began are known to have stood at least as long.
         shown = [
-            dataclasses.replace(was, alarms=now.alarms)
+            dataclasses.replace(was, alarms=now.alarms, findings=now.findings)
             for was, now in zip(shown, again, strict=True)
             if now is not None
         ]

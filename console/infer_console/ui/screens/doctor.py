@@ -63,11 +63,7 @@ class DoctorScreen(ConsoleScreen):
 
     def _jump(self, at: float) -> None:
         """To that moment, on all screens."""
-        jump_to = getattr(self.console, "jump_to", None)
-        if jump_to is None:
-            self.console.say("the past cannot be shown by this console")
-        else:
-            jump_to(at)
+        self.console.jump_to(at)
 
     def action_back(self) -> None:
         if self.console.look.filter:
