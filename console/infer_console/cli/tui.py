@@ -32,16 +32,16 @@ SLOW_END_S = 1.0
 
 def tui_arguments(parser: ArgumentParser) -> None:
     read_only_option(parser, default=False)
-    fps_option(parser, DEFAULT_FPS)
+    display_options(parser)
 
 
-def fps_option(parser: ArgumentParser, default: float) -> None:
+def display_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fps",
         type=_fps,
-        default=default,
+        default=DEFAULT_FPS,
         metavar="N",
-        help=f"draw at most N times a second, 0.5 to 30 (default {default:g}); the link may make it less",
+        help=f"draw at most N times a second, 0.5 to 30 (default {DEFAULT_FPS:g}); the link may make it less",
     )
     parser.add_argument(
         "--link",
@@ -162,14 +162,14 @@ def _show(collector: "Collector", engine: "EmbeddedEngine | None", arguments: Na
             collector,
             embedded=engine,
             read_only=collector.read_only,
-            display=_display(arguments),
+            display=display_of(arguments),
             past=collector,
         )
     finally:
         collector.stop()
 
 
-def _display(arguments: Namespace) -> "Display":
+def display_of(arguments: Namespace) -> "Display":
     from infer_console.ui.display import Display
 
     terminal = capabilities(os.environ, ascii_only=arguments.ascii)
