@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from infer_console.cli import codes
 from infer_console.cli.call import call
-from infer_console.cli.tui import DEFAULT_FPS, display_of, fps_option, is_terminal
+from infer_console.cli.tui import display_of, display_options, is_terminal
 from infer_console.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _replay_arguments(parser: ArgumentParser) -> None:
         help="begin there: 03:05:10 (UTC), now-10m (before its end) or Unix seconds",
     )
     parser.add_argument("--json", action="store_true", help="no screens: the status document of that moment")
-    fps_option(parser, DEFAULT_FPS)
+    display_options(parser)
 
 
 def _moment(given: str) -> str:

@@ -32,10 +32,10 @@ SLOW_END_S = 1.0
 
 def tui_arguments(parser: ArgumentParser) -> None:
     read_only_option(parser, default=False)
-    fps_option(parser, DEFAULT_FPS)
+    display_options(parser)
 
 
-def fps_option(parser: ArgumentParser, default: float) -> None:
+def display_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fps",
         type=_fps,

@@ -77,8 +77,14 @@ class ReplayedRecording:
     def set_interest(self, replicas: Iterable[str], detail: Sequence[str] = ("roster", "blocks")) -> None:
         """A recording has the details that it has."""
 
-    def watch_streams(self, requests: Iterable[str]) -> None:
+    def watch_streams(self, requests: Iterable[str], content: bool = False) -> None:
         """Generated text is in no recording."""
+
+    def list_requests(self, wanted: bool) -> None:
+        """What is listed are the rosters that were recorded."""
+
+    def watch_timeline(self, request: str | None) -> None:
+        """The timelines of requests are in no recording."""
 
     def watch_audit(self, wanted: bool) -> None:
         """The audit is in no recording."""

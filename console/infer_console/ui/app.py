@@ -81,6 +81,8 @@ NOTICE_S = 4.0
 #: The clock and the age of the view go on by themselves.
 HEARTBEAT_S = 1.0
 MOST_UNDOS = 16
+#: Replicas whose rosters the past's list of requests is made of.
+MOST_LISTED = 16
 #: A recording that is played shows another moment this often.
 PLAY_S = 0.25
 LEAVE_KEYS = ("ctrl+c", "ctrl+q")
@@ -386,7 +388,8 @@ class ConsoleApp(App[int]):
             self.collector.set_interest(interest.replicas, interest.detail)
             self.collector.list_requests(interest.listing)
             self.collector.watch_timeline(interest.timeline)
-        self.time.looking_at(interest.replicas)
+        listed = tuple(self.shown_picture.replicas)[:MOST_LISTED] if interest.listing else ()
+        self.time.looking_at(interest.replicas or listed)
 
     def watch_streams(self, requests: list[str], content: bool = False) -> None:
         if not self.time.is_live:

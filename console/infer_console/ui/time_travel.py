@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 from collections.abc import Callable
 
+from msgspec import structs
+
 from infer_console.past.marks import Mark
 from infer_console.past.timeline import lacks_detail
 from infer_console.past.when import moment
@@ -152,13 +154,7 @@ class TimeTravel:
             return True
         self._at, self._wanted_at = at, None
         newest = self._newest()
-        self._shown = (
-            picture
-            if self._replay
-            else dataclasses.replace(
-                picture, read_only=newest.read_only, role=newest.role, embedded=newest.embedded
-            )
-        )
+        self._shown = picture if self._replay else with_who_looks(picture, newest)
         return True
 
     def next_mark(self, by: int) -> Mark | None:
@@ -262,3 +258,23 @@ class TimeTravel:
         if recorder is None or recorder.from_at is None:
             return span[0]
         return min(span[0], recorder.from_at)
+
+
+def with_who_looks(picture: Picture, newest: Picture) -> Picture:
+    """What is no part of a moment: whose console this is and what it may do, the audit, and what happened to
+    the request whose timeline is looked at, up to then."""
+    told = newest.timeline
+    if told is not None and told.timeline is not None:
+        began_at = told.timeline.began_at
+        entries = [entry for entry in told.timeline.entries if began_at + entry.at_s <= picture.at]
+        told = dataclasses.replace(told, timeline=structs.replace(told.timeline, entries=entries))
+    return dataclasses.replace(
+        picture,
+        environment=newest.environment,
+        read_only=newest.read_only,
+        role=newest.role,
+        subject=newest.subject,
+        embedded=newest.embedded,
+        audit=newest.audit,
+        timeline=told,
+    )
