@@ -169,6 +169,13 @@ class Terminal:
     def wait_for(self, pattern: str, timeout_s: float = 30.0) -> str:
         return self.wait(f"/{pattern}/", lambda text: re.search(pattern, text, re.MULTILINE), timeout_s)
 
+    def wait_read(self, data: bytes, timeout_s: float = 10.0) -> None:
+        """Poll until ``data`` has come, also after the program's end."""
+        deadline = time.monotonic() + timeout_s
+        while data not in self.raw:
+            assert time.monotonic() < deadline, f"never came: {data!r}"
+            time.sleep(0.02)
+
     def wait_exit(self, timeout_s: float = 15.0) -> int:
         return self.process.wait(timeout_s)
 
