@@ -39,6 +39,23 @@ def leave(terminal: Terminal, how: str) -> None:
             os.kill(terminal.pid, signal.Signals[name])
 
 
+def test_an_answer_that_is_under_way_is_not_left_to_the_shell() -> None:
+    """On a far link the answer to the last frame comes when the operator has long pressed q."""
+    argv = [sys.executable, "-m", "support.demo", "incident"]
+    with Terminal(
+        argv, columns=120, rows=36, env={"PYTHONPATH": PYTHONPATH}, cwd=TESTS, answers=True
+    ) as terminal:
+        terminal.answer_delay_s = 0.3
+        terminal.wait_for("RUN 186")
+        terminal.send("t")
+        terminal.wait("an answer", lambda _: terminal.answered)
+        terminal.send("ttq")
+        terminal.wait_exit()
+        terminal.wait_read(b"\x1b[?1049l")
+        assert terminal.answered == terminal.raw.count(b"\x1b[6n")
+        assert not terminal.unread()
+
+
 @pytest.mark.parametrize("how", ["q", "ctrl+c", "SIGTERM", "SIGHUP", "crash", "stalled"])
 def test_modes_are_as_they_were(how: str) -> None:
     argv = [sys.executable, "-m", "support.demo", "crash" if how == "crash" else "incident"]
