@@ -4,6 +4,7 @@
 [incident|small|quiet|starting|hostile|benign|oracle|crash] [theme]``
 """
 
+import contextlib
 import itertools
 import os
 import sys
@@ -179,7 +180,8 @@ def parade(what: str) -> ParadeApp:
 def main(what: str = "incident", theme: str | None = None) -> int:
     app = parade(what) if what in ("hostile", "benign") else demo_app(what, theme)
     draw_where_the_terminal_is()
-    app.run(mouse=False)
+    with app._guard or contextlib.nullcontext():
+        app.run(mouse=False)
     return app.return_code or 0
 
 

@@ -8,6 +8,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import threading
 import time
@@ -88,6 +89,9 @@ class Terminal:
             start_new_session=True,
         )
         self._leader = leader
+        #: How long an answer takes, and how many there were.
+        self.answer_delay_s = 0.0
+        self.answered = 0
         #: While set nothing is read, as by a terminal that hangs.
         self.stalled = threading.Event()
         if answers:
@@ -120,8 +124,19 @@ class Terminal:
                 self._stream.feed(data)
 
     def _answer(self, data: str) -> None:
-        """On the reader's thread."""
+        """On the reader's thread, or later on one of its own."""
+        if self.answer_delay_s:
+            threading.Timer(self.answer_delay_s, self._answer_now, [data]).start()
+        else:
+            self._answer_now(data)
+
+    def _answer_now(self, data: str) -> None:
         os.write(self._leader, data.encode())
+        self.answered += 1
+
+    def unread(self) -> int:
+        """Bytes that the program left to be read by the next one."""
+        return int.from_bytes(fcntl.ioctl(self._follower, termios.FIONREAD, b"\0" * 4), sys.byteorder)
 
     def send(self, *keys: str) -> None:
         """Names from KEYS, or text as it stands."""
@@ -168,6 +183,13 @@ class Terminal:
 
     def wait_for(self, pattern: str, timeout_s: float = 30.0) -> str:
         return self.wait(f"/{pattern}/", lambda text: re.search(pattern, text, re.MULTILINE), timeout_s)
+
+    def wait_read(self, data: bytes, timeout_s: float = 10.0) -> None:
+        """Poll until ``data`` has come, also after the program's end."""
+        deadline = time.monotonic() + timeout_s
+        while data not in self.raw:
+            assert time.monotonic() < deadline, f"never came: {data!r}"
+            time.sleep(0.02)
 
     def wait_exit(self, timeout_s: float = 15.0) -> int:
         return self.process.wait(timeout_s)

@@ -56,9 +56,10 @@ class Ticker(FakeCollector):
 
 def main(report: str) -> int:
     collector = Ticker(Path(report))
-    app = DemoApp(collector, theme="dark", guard=TerminalGuard(), display=Display(fps=10))
-    collector.run()
-    app.run(mouse=False)
+    with TerminalGuard() as guard:
+        app = DemoApp(collector, theme="dark", guard=guard, display=Display(fps=10))
+        collector.run()
+        app.run(mouse=False)
     return app.return_code or 0
 
 

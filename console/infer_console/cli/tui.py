@@ -39,9 +39,9 @@ def display_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fps",
         type=_fps,
-        default=default,
+        default=DEFAULT_FPS,
         metavar="N",
-        help=f"draw at most N times a second, 0.5 to 30 (default {default:g}); the link may make it less",
+        help=f"draw at most N times a second, 0.5 to 30 (default {DEFAULT_FPS:g}); the link may make it less",
     )
     parser.add_argument(
         "--link",
@@ -68,7 +68,7 @@ def draw_options(parser: ArgumentParser) -> None:
 
 def read_only_option(parser: ArgumentParser, default: bool | str) -> None:
     parser.add_argument(
-        "--read-only", action="store_true", default=default, help="look only: nothing can be changed"
+        "--read-only", action="store_true", default=DEFAULT_FPS, help="look only: nothing can be changed"
     )
 
 

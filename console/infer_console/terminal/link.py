@@ -31,7 +31,9 @@ _LEAST_BYTES, _LEAST_S = 256, 0.02
 #: Later answers are those of a link that stood still: after that it is as good as it was before.
 _STALL_S = 6.0
 #: A frame is never cut to less than this.
-LEAST_BUDGET_BYTES = 512
+LEAST_BUDGET_BYTES = 1024
+#: A link that takes more than this needs no budget; a busy machine's delays do not make it narrow.
+NARROW_BYTES_PER_S = 16_000
 _WINDOW_S = 3.0
 _MOST_KEPT = 256
 
@@ -95,7 +97,7 @@ class LinkBudget:
         """What a frame of data may hold; None where there is no need to count."""
         if self.mode == "fast":
             return None
-        if self._bytes_per_s is None:
+        if self._bytes_per_s is None or self._bytes_per_s > NARROW_BYTES_PER_S:
             return SLOW_BYTES if self.mode == "slow" else None
         return max(LEAST_BUDGET_BYTES, int(self._bytes_per_s * self.period_s / 2))
 

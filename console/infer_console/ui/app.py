@@ -81,6 +81,8 @@ NOTICE_S = 4.0
 #: The clock and the age of the view go on by themselves.
 HEARTBEAT_S = 1.0
 MOST_UNDOS = 16
+#: How long an answer of the terminal may hold up the exit.
+ANSWER_S = 0.7
 #: Replicas whose rosters the past's list of requests is made of.
 MOST_LISTED = 16
 #: A recording that is played shows another moment this often.
@@ -347,7 +349,15 @@ class ConsoleApp(App[int]):
         self.push_screen(QuestionScreen(below, rows))
 
     def leave_now(self, status: int) -> None:
+        """An answer that is still under way would be typed into the shell: it is waited for, a moment."""
         self._guard_exit(status)
+        self.pacer.leave()
+        self._leave_at(status, time.monotonic() + ANSWER_S)
+
+    def _leave_at(self, status: int, deadline_s: float) -> None:
+        if self.pacer.awaiting and self.pacer.measured and time.monotonic() < deadline_s:
+            self.set_timer(0.02, lambda: self._leave_at(status, deadline_s))
+            return
         self._give_title_back()
         self.exit(status, return_code=status)
 

@@ -15,6 +15,9 @@ from infer_console.ui.backpressure import queued_writes
 from infer_console.ui.painter import Painter
 from infer_console.view.look import Look
 
+#: For so long after a key what is painted does not wait: a screen is not put together at once.
+URGENT_S = 0.5
+
 
 class PacedApp(Protocol):
     """What the pacer needs of the app."""
@@ -44,7 +47,15 @@ class Pacer:
         self._next: Timer | None = None
         #: A frame of data was due and is still to be painted.
         self._owed = False
-        self._urgent = False
+        #: Until when whatever is painted counts as what a key asked for; and whether some of it is missing.
+        self._urgent_s = 0.0
+        self._urgent_rest = False
+        self._leaving = False
+
+    @property
+    def measured(self) -> bool:
+        """Whether the terminal answers at all."""
+        return self._link.measured
 
     @property
     def awaiting(self) -> bool:
@@ -88,11 +99,13 @@ class Pacer:
 
     def pressed(self) -> None:
         """The operator pressed a key: what comes of it does not wait for its turn."""
-        self._urgent = True
+        self._urgent_s = time.monotonic() + URGENT_S
 
     def answered(self, at_s: float) -> None:
         """The terminal has shown everything up to a question."""
         self._link.answered(at_s)
+        if self._leaving:
+            return
         if self._urgent and not self._painter.complete:
             self.flush()
         if self._owed or not self._painter.complete:
@@ -100,11 +113,21 @@ class Pacer:
 
     def flush(self) -> None:
         """Write what the compositor rendered, as far as the link takes it now."""
+        if self._leaving:
+            return
+        urgent = self._urgent
         complete = self._painter.flush(
             self._app.write,
             queued=queued_writes(self._app),
-            urgent=self._urgent,
+            urgent=urgent,
             synchronised=self._app.synchronised,
         )
-        if complete:
-            self._urgent = False
+        self._urgent_rest = urgent and not complete
+
+    @property
+    def _urgent(self) -> bool:
+        return self._urgent_rest or time.monotonic() < self._urgent_s
+
+    def leave(self) -> None:
+        """Nothing is drawn any more, so no more is asked."""
+        self._leaving = True

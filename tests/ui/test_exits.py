@@ -1,0 +1,78 @@
+"""Every way out leaves every mode of the terminal as it was."""
+
+import os
+import re
+import signal
+import sys
+
+import pytest
+from support.terminal import PYTHONPATH, TESTS, Terminal
+
+pytestmark = pytest.mark.terminal
+MODE = re.compile(rb"\x1b\[\?(\d+(?:;\d+)*)([hl])")
+#: Modes that are on in a terminal that nobody has touched: lines wrap, the cursor is shown.
+ON_BY_ITSELF = {7, 25}
+
+
+def modes(raw: bytes) -> dict[int, bool]:
+    """Every mode that was ever set or reset, as it is in the end."""
+    last: dict[int, bool] = {}
+    for numbers, final in MODE.findall(raw):
+        for number in numbers.split(b";"):
+            last[int(number)] = final == b"h"
+    return last
+
+
+def leave(terminal: Terminal, how: str) -> None:
+    match how:
+        case "q":
+            terminal.send("q")
+        case "ctrl+c":
+            terminal.send("ctrl+c")
+        case "crash":
+            terminal.send("2")
+        case "stalled":
+            terminal.stalled.set()
+            terminal.send("tttttttt")
+            os.kill(terminal.pid, signal.SIGTERM)
+        case name:
+            os.kill(terminal.pid, signal.Signals[name])
+
+
+def test_an_answer_that_is_under_way_is_not_left_to_the_shell() -> None:
+    """On a far link the answer to the last frame comes when the operator has long pressed q."""
+    argv = [sys.executable, "-m", "support.demo", "incident"]
+    with Terminal(
+        argv, columns=120, rows=36, env={"PYTHONPATH": PYTHONPATH}, cwd=TESTS, answers=True
+    ) as terminal:
+        terminal.answer_delay_s = 0.3
+        terminal.wait_for("RUN 186")
+        terminal.send("t")
+        terminal.wait("an answer", lambda _: terminal.answered)
+        terminal.send("ttq")
+        terminal.wait_exit()
+        terminal.wait_read(b"\x1b[?1049l")
+        assert terminal.answered == terminal.raw.count(b"\x1b[6n")
+        assert not terminal.unread()
+
+
+@pytest.mark.parametrize("how", ["q", "ctrl+c", "SIGTERM", "SIGHUP", "crash", "stalled"])
+def test_modes_are_as_they_were(how: str) -> None:
+    argv = [sys.executable, "-m", "support.demo", "crash" if how == "crash" else "incident"]
+    env = {"PYTHONPATH": PYTHONPATH}
+    with Terminal(argv, columns=120, rows=36, env=env, cwd=TESTS, answers=True) as terminal:
+        terminal.wait_for("RUN 186")
+        terminal.wait("the title kept", lambda _: b"\x1b[22;2t" in terminal.raw)
+        leave(terminal, how)
+        terminal.wait_exit()
+        terminal.stalled.clear()
+        assert terminal.tty_now() == terminal.tty_before
+        terminal.wait_read(b"\x1b[?1049l")
+        raw = bytes(terminal.raw)
+        left = {mode: on for mode, on in modes(raw).items() if on != (mode in ON_BY_ITSELF)}
+        assert not left
+        assert {1049, 25, 7, 1004, 2004} <= set(modes(raw))
+        assert raw.count(b"\x1b[<u") >= len(re.findall(rb"\x1b\[>\d+u", raw)), "keyboard mode left on"
+        assert raw.count(b"\x1b[22;2t") == raw.count(b"\x1b[23;2t") == 1
+        after = raw.rsplit(b"\x1b[?1049l", 1)[1]
+        assert b"\x1b[6n" not in after, "an answer would be typed into the shell"
