@@ -40,6 +40,8 @@ def help_rows(screen: ScreenName, width: int, height: int, url: str = "") -> lis
         look += _short_rows([key for key in looks if not key.bar], inner)
     if len(look) > left:
         look = _short_rows(looks, inner)
+    if len(look) > left:
+        act = _short_rows([key for key in keys if key.kind == "act"], inner)
     rows = [head, *act, *look]
     if url:
         rows.append(Line(inner, "dialog").put("the same in another terminal: ", "dim").row())
