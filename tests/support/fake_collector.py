@@ -22,11 +22,11 @@ class FakeCollector:
         self.streams: tuple[str, ...] = ()
         self.content = False
         self.listing = False
-        self.timeline: str | None = None
+        self.timeline_of: str | None = None
         self.audit_wanted = False
         self.content = False
         self.listing = False
-        self.timeline: str | None = None
+        self.timeline_of: str | None = None
         self.commands: list[tuple[Command, str | None]] = []
         self.answer: Callable[[Command, str | None], Answer] = self._accept
 
@@ -56,7 +56,7 @@ class FakeCollector:
         self.listing = wanted
 
     def watch_timeline(self, request: str | None) -> None:
-        self.timeline = request
+        self.timeline_of = request
 
     def watch_audit(self, wanted: bool) -> None:
         self.audit_wanted = wanted

@@ -61,7 +61,7 @@ async def test_enter_opens_the_timeline_which_stays_live() -> None:
         await on_requests(driven)
         await driven.press("j", "enter")
         await driven.wait_for("TIMELINE 7f3b02")
-        assert driven.collector.timeline == "7f3b02"
+        assert driven.collector.timeline_of == "7f3b02"
         assert "QUEUE 47.1" in driven.text
         assert "routed" in driven.text
         admitted = list_pictures.LIVED
@@ -72,7 +72,7 @@ async def test_enter_opens_the_timeline_which_stays_live() -> None:
         assert any(line.startswith("▸") and "queued" in line for line in driven.lines)
         await driven.press("escape")
         await driven.wait_for("▸REQUESTS")
-        assert driven.collector.timeline is None
+        assert driven.collector.timeline_of is None
         assert driven.app.look.cursor("requests", "requests").id == "7f3b02"
 
 
@@ -202,7 +202,7 @@ async def test_enter_on_an_event_opens_what_it_is_about() -> None:
         await driven.wait_for("▸EVENTS")
         await driven.press("j", "enter")
         await driven.wait_for("TIMELINE 7f2c10")
-        assert driven.collector.timeline == "7f2c10"
+        assert driven.collector.timeline_of == "7f2c10"
         await driven.press("escape")
         await driven.wait_for("▸EVENTS")
         await driven.press("slash", *"operation", "enter", "g", "enter")

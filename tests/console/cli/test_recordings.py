@@ -1,0 +1,97 @@
+"""Verbs over recordings, and recording into a directory until told to end."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from infer_console.past.replayed import ReplayedRecording
+from infer_console.recording import open_recording
+from support.cli import Run
+from support.eventually import eventually
+from support.incident import RECORDING
+from support.server import EngineServer
+
+
+def test_a_moment_of_a_recording_as_a_status_document(run: Run) -> None:
+    early = run("replay", str(RECORDING), "--json", "--at", "now-36s").document
+    late = run("replay", str(RECORDING), "--json").document
+    states = [{each["id"]: each["state"] for each in document["replicas"]} for document in (early, late)]
+    assert [state["r1"] for state in states] == ["ready", "drained"]
+    assert early["alarms"] == []
+    assert any(alarm["severity"] == "critical" for alarm in late["alarms"])
+
+
+def test_what_cannot_be_replayed_is_said(run: Run, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.icr"
+    wrong.write_bytes(b"no recording")
+    assert "not Zstandard" in run("replay", str(wrong), "--json").err
+    assert "cannot read" in run("replay", str(tmp_path / "none.icr"), "--json").err
+    assert run("replay", str(RECORDING), "--json", "--at", "yesterday").code == 2
+    assert "not in the recording" in run("replay", str(RECORDING), "--json", "--at", "now-2h").err
+
+
+def test_what_differs_between_two_replicas_and_two_moments(run: Run) -> None:
+    replicas = run("diff", "r0", "r1", "--recording", str(RECORDING))
+    assert replicas.code == 0
+    assert any("state" in line and "drained" in line for line in replicas.out.splitlines())
+    moments = run("diff", "now-36s", "now", "--recording", str(RECORDING))
+    assert "ready replicas" in moments.out
+    same = run("diff", "now", "now", "--recording", str(RECORDING))
+    assert "nothing differs" in same.out
+    assert "there is no replica r9" in run("diff", "r9", "now", "--recording", str(RECORDING)).err
+
+
+def test_now_and_then_of_a_running_server(run: Run) -> None:
+    result = eventually(lambda: (found := run("diff", "r0", "r1")).code == 0 and found)
+    assert "are the same" in result.out
+
+
+def test_a_part_of_a_recording_is_a_recording(run: Run, tmp_path: Path) -> None:
+    part = tmp_path / "part.icr"
+    result = run("export", str(RECORDING), str(part), "--span", "now-10s..now-2s")
+    assert (result.code, result.out) == (0, "")
+    recording = ReplayedRecording(part)
+    recording.start()
+    try:
+        assert recording.done.wait(20)
+        span = recording.timeline.span()
+        assert span is not None
+        assert 7.0 <= span[1] - span[0] <= 8.01
+        assert recording.header.redacted
+    finally:
+        recording.stop()
+    assert run("export", str(RECORDING), str(part)).code == 1  # it is there already
+    assert run("export", str(RECORDING), str(tmp_path / "x"), "--span", "now..-1m").code == 2
+
+
+def test_recording_for_days_follows_on_in_files_and_ends_tidily(engine: EngineServer, tmp_path: Path) -> None:
+    program = "import sys; from infer_console.cli.entry import main; sys.exit(main())"
+    words = ["--connect", engine.control_url, "record", f"{tmp_path}/", "--rotate", "1s", "--max-mib", "64"]
+    recorder = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, text=True)
+    try:
+        eventually(lambda: len(list(tmp_path.glob("*.icr"))) >= 2)
+        recorder.send_signal(signal.SIGTERM)
+        _, said = recorder.communicate(timeout=30)
+    finally:
+        if recorder.poll() is None:
+            recorder.kill()
+            recorder.communicate()
+    assert recorder.returncode == 0, said
+    assert "nothing lost" in said
+    ends = [-1.0]
+    for path in sorted(tmp_path.glob("*.icr"), key=lambda path: path.stat().st_mtime):
+        file, reader = open_recording(path)
+        with file:
+            ats = [envelope.at for envelope in reader.envelopes()]
+        assert not reader.is_truncated
+        assert ats[0] >= ends[-1]
+        ends.append(ats[-1])
+    again = subprocess.run(
+        [sys.executable, "-c", program, "record", f"{tmp_path}/", "--last", "1m"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert again.returncode == 2
