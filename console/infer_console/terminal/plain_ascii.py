@@ -14,6 +14,9 @@ TABLE: dict[str, str] = {
     **dict.fromkeys("─━┄┈╌═╴╶╼╾", "-"),
     **dict.fromkeys("│┃┆┊╎╏║▏▕▎▍", "|"),
     **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯┏┓┗┛┣┫┳┻╋╞╡╪", "+"),
+    "╱": "/",
+    "╲": "\\",
+    "╳": "x",
     # shades and blocks
     "█": "#",
     "▓": "%",
@@ -104,6 +107,8 @@ TABLE: dict[str, str] = {
     "⌀": "o",
     "\u00a0": " ",
 }
+#: What the rest of a block of drawing characters becomes, by its first and last.
+BLOCKS = ((0x2190, 0x21FF, ">"), (0x2500, 0x257F, "+"), (0x2580, 0x259F, "#"), (0x25A0, 0x25FF, "*"))
 #: What any other character becomes.
 OTHER = "?"
 
@@ -115,6 +120,9 @@ def _shown(character: str) -> str:
     known = TABLE.get(character)
     if known is not None:
         return known
+    for first, last, shown in BLOCKS:
+        if first <= ord(character) <= last:
+            return shown * get_character_cell_size(character)
     if 0x2400 <= ord(character) <= 0x2421:
         return "^"  # control pictures
     return OTHER * get_character_cell_size(character)

@@ -15,6 +15,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
 from textual.filter import LineFilter
 from textual.message import Message
+from textual.timer import Timer
 
 from infer_console.actions import registry
 from infer_console.actions.action import Action, Undo
@@ -153,6 +154,7 @@ class ConsoleApp(App[int]):
         self._notice: tuple[SafeText, float] | None = None
         self._woken = False
         self._torn = TornAnswer()
+        self._hold: Timer | None = None
         self._alarm = -1
         self._interest: Interest | None = None
         #: What would take back what was done from here, the newest last.
@@ -180,8 +182,10 @@ class ConsoleApp(App[int]):
                 if answer:
                     self.pacer.answered(key.time)
                 await self._press(acted)
-            if self._torn.holding:
-                self.set_timer(HOLD_S, self._release)
+            if self._hold is not None:
+                self._hold.stop()
+            # Anew with every piece: a torn answer takes its time.
+            self._hold = self.set_timer(HOLD_S, self._release) if self._torn.holding else None
 
     async def _press(self, keys: list[Typed]) -> None:
         for key in keys:
