@@ -5,6 +5,7 @@ import dataclasses
 import msgspec
 import pytest
 from infer_console.diagnosis.onset import moved_first
+from infer_console.state.finding import Finding
 from infer_console.state.picture import Picture, ReplicaPicture, Series
 from infer_console.view import replicas
 from infer_console.view.fleet_screen import fleet_screen
@@ -119,6 +120,14 @@ def test_the_axis_says_what_happened_when() -> None:
     assert text[drain] == "D"
     quarter = text.index("02:50")
     assert abs(axis.last_at - (87 - quarter) * axis.cell_s - (pictures.NOW - 21 * 60 - 26)) <= axis.cell_s
+
+
+def test_the_doctors_proposal_stands_above_the_keys() -> None:
+    found = (Finding(rule="kv", confidence=0.9, words="r2 and r5 are short of KV"),)
+    for size in (Size(120, 36), Size(80, 24)):
+        rows = lines(pictures.incident(findings=found), size)
+        assert rows[-2].startswith(" doctor: r2 and r5 are short of KV")
+    assert not any("doctor:" in row for row in lines(pictures.incident(), Size(120, 36)))
 
 
 def test_an_empty_history_has_no_axis() -> None:

@@ -74,7 +74,7 @@ def columns(
         ),
         Column("GEN/MAX", 9, _generated),
         Column("BLOCKS", 6, lambda row: Cell(count(row.kv_blocks))),
-        Column("AGE", 6, lambda row: Cell(age(row.age_s))),
+        Column("AGE", 6, lambda row: Cell(age(row.age_s)), need=1),
         Column("WAITED", 6, lambda row: _unknown_dim(age(row.queue_wait_s)), need=8),
         Column("TTFT s", 6, lambda row: _unknown_dim(seconds(row.ttft_s)), need=4),
         Column("ITL ms", 6, lambda row: _unknown_dim(milliseconds(row.last_itl_s)), need=3),
