@@ -13,7 +13,7 @@ from infer_engine.fleet.feed import FeedItem
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Refusal
 from infer_engine.model.tokenizer import Tokenizer
-from infer_engine.protocol import Event, Preempt, Step
+from infer_engine.protocol import Event, Preempt
 from infer_engine.settings import ReplicaSettings, ServerSettings
 from support.fleets import START_S
 from support.gateway import Gateway, serve_gateway, until
@@ -44,7 +44,7 @@ class Pair:
         if isinstance(item, Event):
             self.moves += [item] if item.kind == "move" else []
             return
-        if not self.moving or not isinstance(item, Step):
+        if not self.moving:
             return
         for row in self.fleet.rows(item.replica, "running"):
             generation = self.fleet.find(row.id)
