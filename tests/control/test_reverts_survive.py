@@ -56,7 +56,7 @@ async def test_what_is_due_when_a_server_starts_goes_back_at_once(tmp_path: Path
         assert bench.fleet.tenants().tenants == []
     async with server(tmp_path) as (bench, operations):
         assert operations.newest_first() == [], "once"
-        assert marks(bench) == [16, 16]
+        await until(lambda: marks(bench) == [16, 16])
 
 
 async def test_what_is_not_due_yet_waits_for_its_time_and_is_an_operation_again(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ async def test_what_is_not_due_yet_waits_for_its_time_and_is_an_operation_again(
         assert {kind: each.deadline_at for kind, each in again.items()} == due
         assert {each.phase for each in again.values()} == {"running"}
         assert (again["limits-revert"].actor, again["limits-revert"].reason) == ("ann", "try")
-        assert marks(bench) == [8, 8]
+        await until(lambda: marks(bench) == [8, 8], "they have loaded and were told")
         assert versions == [
             bench.fleet.specs.version(each) for each in ("replica:r0", "replica:r1", "tenant:flood")
         ]

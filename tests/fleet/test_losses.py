@@ -6,9 +6,9 @@ import pytest
 import zmq
 from infer_engine.fleet import lifecycle
 from infer_engine.fleet.generation import Refusal
-from infer_engine.replica.messages import Loading, StepReport, Stop, TokenOut
+from infer_engine.replica.messages import Loading, Stop
 from infer_engine.replica.wire import decode_to_replica, encode, identity
-from support.fleets import finished, running_fleet, until
+from support.fleets import finished, lone_token, running_fleet, until
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ async def test_messages_of_a_past_life_are_ignored_and_their_sender_ended() -> N
         ghost.setsockopt(zmq.IDENTITY, identity("r0", 1))
         ghost.connect(endpoint)
         try:
-            ghost.send(encode(_report(incarnation=1, request=generation.id)))
+            ghost.send(encode(lone_token(incarnation=1, request=generation.id)))
             await until(lambda: ghost.poll(0), "the ghost is told to stop")
             assert decode_to_replica(ghost.recv()) == Stop()
             ghost.send(b"\xc1 no message at all")
@@ -110,33 +110,17 @@ async def test_a_stream_with_a_hole_or_an_echo_ends_rather_than_goes_on() -> Non
         hole, echo = bench.submit(4, 40), bench.submit(4, 40)
         await bench.step_until("r0", lambda: len(hole.emitted) >= 3 and len(echo.emitted) >= 3)
         receive = bench.fleet._receive  # pyright: ignore[reportPrivateUsage]
-        past = _report(incarnation=0, request=hole.id, index=9)
+        past = lone_token(incarnation=0, request=hole.id, index=9)
         receive(identity("r0", 1), past)
         assert not hole.finished, "what an older life says does not count, whoever sends it"
         assert bench.fleet.link_faults()["ignored"] == 1
         for generation, index in ((hole, len(hole.emitted) + 1), (echo, 0)):
-            receive(identity("r0", 1), _report(incarnation=1, request=generation.id, index=index))
+            receive(identity("r0", 1), lone_token(incarnation=1, request=generation.id, index=index))
             assert (generation.finish_reason, generation.error_code) == ("error", "stream_gap")
             assert 6666 not in generation.emitted
         runner.release()
         await until(lambda: bench.steps("r0")[-1].kv_used == 0, "the replica was told to give them up")
         assert bench.steps("r0")[-1].step < 40
-
-
-def _report(incarnation: int, request: str, index: int = 1) -> StepReport:
-    return StepReport(
-        incarnation=incarnation,
-        step=1,
-        duration_s=0.0,
-        running=1,
-        waiting=0,
-        decode_tokens=1,
-        prefill_tokens=0,
-        kv_used=0,
-        kv_free=0,
-        kv_cached=0,
-        tokens=[TokenOut(id=request, token=6666, index=index)],
-    )
 
 
 async def test_a_replica_that_keeps_dying_is_given_up_and_nobody_waits_for_it() -> None:

@@ -4,9 +4,9 @@ import pytest
 from infer_engine.fleet import lifecycle, losses
 from infer_engine.fleet.generation import Generation, Refusal
 from infer_engine.protocol import Drain, Preempt
-from infer_engine.replica.messages import Released, ReleasedOut, StepReport, TokenOut
+from infer_engine.replica.messages import Released, ReleasedOut
 from infer_engine.replica.wire import identity
-from support.fleets import Bench, finished, running_fleet, until
+from support.fleets import Bench, finished, lone_token, running_fleet, until
 
 
 @pytest.fixture(autouse=True)
@@ -125,28 +125,12 @@ async def test_what_the_former_replica_says_does_not_count() -> None:
         )
         assert one.replica == to
         before = list(one.emitted)
-        receive(identity(source, 1), _report(TokenOut(one.id, 6666, len(before))))
+        receive(identity(source, 1), lone_token(1, one.id, len(before)))
         assert one.emitted == before
         assert not one.finished
         _release(bench)
         await finished(one, other)
         assert one.emitted == undisturbed(one)
-
-
-def _report(token: TokenOut) -> StepReport:
-    return StepReport(
-        incarnation=1,
-        step=1,
-        duration_s=0.0,
-        running=1,
-        waiting=0,
-        decode_tokens=1,
-        prefill_tokens=0,
-        kv_used=0,
-        kv_free=0,
-        kv_cached=0,
-        tokens=[token],
-    )
 
 
 async def test_cancelled_on_the_way_it_ends_as_cancelled() -> None:

@@ -25,9 +25,13 @@ EVENTS = "low 0\noom 4\noom_kill 3\noom_group_kill 0\n"
 @pytest.mark.parametrize(
     ("groups", "files", "count"),
     [
-        (V2, {"cgroup__system.slice__infer.service__memory.events": EVENTS, "proc__vmstat": "oom_kill 9\n"}, 3),
+        (
+            V2,
+            {"cgroup__system.slice__infer.service__memory.events": EVENTS, "proc__vmstat": "oom_kill 9\n"},
+            3,
+        ),
         (V2, {"cgroup__memory.events": EVENTS}, 3),
-        (V1, {"cgroup__memory__app__memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"}, 2),
+        (V1, {"cgroup__memory__app__memory.oom_control": "oom_kill_disable 0\noom_kill 2\n"}, 2),
         (V1, {"proc__vmstat": "nr_free_pages 77\noom_kill 9\n"}, 9),
         (V1, {"cgroup__memory__app__memory.oom_control": "under_oom 0\n", "proc__vmstat": "x 1\n"}, None),
         (V2, {}, None),

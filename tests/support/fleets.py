@@ -19,7 +19,16 @@ from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Event, EventKind, Step, Tier
 from infer_engine.replica.dealer import Dealer
-from infer_engine.replica.messages import Failed, FromReplica, Ready, ReplicaConfig, Started, ToReplica
+from infer_engine.replica.messages import (
+    Failed,
+    FromReplica,
+    Ready,
+    ReplicaConfig,
+    Started,
+    StepReport,
+    TokenOut,
+    ToReplica,
+)
 from infer_engine.replica.step_loop import StepLoop
 from infer_engine.replica.wire import identity
 from infer_engine.replica.worker import starting_limits
@@ -251,6 +260,23 @@ def spec(
         synthetic=synthetic,
         client_id=client_id,
         streams=streams,
+    )
+
+
+def lone_token(incarnation: int, request: str, index: int = 1) -> StepReport:
+    """A report of a step that says nothing but one token, 6666, which no scripted model says."""
+    return StepReport(
+        incarnation=incarnation,
+        step=1,
+        duration_s=0.0,
+        running=1,
+        waiting=0,
+        decode_tokens=1,
+        prefill_tokens=0,
+        kv_used=0,
+        kv_free=0,
+        kv_cached=0,
+        tokens=[TokenOut(id=request, token=6666, index=index)],
     )
 
 

@@ -45,13 +45,12 @@ class Fencing:
         fresh = sum(not request.generation.emitted for request in requests)
         again = sum(_starts_over(request) for request in requests) if command.suspect else 0
         ends = len(requests) - fresh - again
+        leave = f"{fresh} that emitted nothing start over, {ends} go on elsewhere with what they have"
+        if command.suspect:
+            leave = f"{fresh + again} of whose answer nothing was sent start over, {ends} end"
         summary = [
             f"{replica} takes no more requests, its process is killed, and none is started before release",
-            f"its {len(requests)} requests leave it at once: {fresh + again} of whose answer nothing was sent "
-            f"start over, {ends} end"
-            if command.suspect
-            else f"its {len(requests)} requests leave it at once: {fresh} that emitted nothing start over, "
-            f"{ends} go on elsewhere with what they have",
+            f"its {len(requests)} requests leave it at once: {leave}",
         ]
         obstacle = self.resizing.replacement_obstacle(handle)
         summary.append(
@@ -62,8 +61,8 @@ class Fencing:
         warnings = [] if others else ["no ready replica will be left: requests wait for one"]
         if command.suspect and ends:
             warnings.append(
-                f"{ends} requests end with an error (replica_suspect): their clients have tokens that are not "
-                "to be trusted, and nothing goes on from those"
+                f"{ends} requests end with an error (replica_suspect): they have tokens that are not to be "
+                "trusted, of which their clients have some, and nothing goes on from those"
             )
         numbers: dict[str, float | None] = {
             "requests": float(len(requests)),

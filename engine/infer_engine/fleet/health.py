@@ -21,9 +21,15 @@ def health(handle: ReplicaHandle, now_s: float, *, has_work: bool) -> Health | N
         return "bad"
     if handle.state not in LIVE_STATES:
         return None
-    if without_progress_s(handle, now_s, has_work=has_work) > patience_s(handle):
+    if has_stalled(handle, now_s, has_work=has_work):
         return "stalled"
     return "ok" if has_work else "idle"
+
+
+def has_stalled(handle: ReplicaHandle, now_s: float, *, has_work: bool) -> bool:
+    """It has a process that should answer and step, and has not for longer than it may."""
+    silent_s = without_progress_s(handle, now_s, has_work=has_work)
+    return handle.state in LIVE_STATES and silent_s > patience_s(handle)
 
 
 def patience_s(handle: ReplicaHandle) -> float:

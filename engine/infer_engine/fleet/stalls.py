@@ -8,7 +8,7 @@ and gets longer: ending it would make an overloaded machine do its work twice.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from infer_engine.fleet.health import LIVE_STATES, has_work, patience_s, without_progress_s
+from infer_engine.fleet.health import has_stalled, has_work, patience_s, without_progress_s
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.lifecycle import Lifecycle
 from infer_engine.replica.handle import ReplicaHandle
@@ -52,7 +52,8 @@ class Stalls:
             self._judge(handle)
 
     def _is_stalled(self, handle: ReplicaHandle) -> bool:
-        return handle.state in LIVE_STATES and self._for_s(handle) > patience_s(handle)
+        work = has_work(handle, self.ledger.on(handle.id))
+        return has_stalled(handle, self.ledger.clock(), has_work=work)
 
     def _for_s(self, handle: ReplicaHandle) -> float:
         work = has_work(handle, self.ledger.on(handle.id))

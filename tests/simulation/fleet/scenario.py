@@ -158,6 +158,7 @@ class Scenario:
         await asyncio.sleep(2.0)  # what is still on its way arrives
         while left := watchman.not_in_force():
             assert fleet.now() < end_s, "; ".join(left)
+            await self._heal(server)  # one that was killed long ago may only die now
             await asyncio.sleep(1.0)
         server.book.settle()
         watchman.check_idle()
