@@ -203,10 +203,11 @@ async def _under_load(scene: Scene, report: Report, seconds: float, warm_up_s: f
     with scene.server.control() as control:
         events = control.get("/control/v1/events", params={"limit": "10000"}).json()["events"]
     report.moves = sum(event["kind"] == "move" for event in events)
-    report.faults += _judged(report)
+    report.faults += judged(report)
 
 
-def _judged(report: Report) -> list[str]:
+def judged(report: Report) -> list[str]:
+    """What is not as wanted."""
     faults = [
         f"memory of {name} grows by {rate} MiB/min"
         for name, rate in report.rss_mib_per_min.items()

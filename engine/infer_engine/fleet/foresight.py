@@ -9,6 +9,7 @@ place is free.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from infer_engine.fleet.endings import OVERDUE
 from infer_engine.fleet.generation import GenerationSpec
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.loads import Loads
@@ -19,6 +20,8 @@ from infer_engine.replica.handle import ReplicaHandle
 
 #: What the newest answer counts for in the running means.
 WEIGHT = 0.1
+#: How many times as long as others' an answer is taken to become, where nothing bounds it sooner.
+LONG = 2.0
 #: The share of its time that a request's wait and answer may be expected to take: expectations err.
 SHARE = 0.8
 
@@ -56,15 +59,20 @@ class Foresight:
         turns = min((_turns(self.loads.of(handle), spec.tier) for handle in handles), default=0.0)
         if not turns:
             return None
-        expected_s = (turns * tokens + min(spec.max_tokens, tokens)) * token_s
+        expected_s = (turns * tokens + min(spec.max_tokens, LONG * tokens)) * token_s
         return Late(expected_s, left_s) if expected_s > SHARE * left_s else None
 
     def _ended(self, request: Tracked) -> None:
         generation = request.generation
         tokens = len(generation.emitted)
-        if generation.finish_reason not in ("stop", "length") or generation.admitted_s is None or not tokens:
+        overdue = generation.error_code == OVERDUE
+        ended = generation.finish_reason in ("stop", "length") or overdue
+        if not ended or generation.admitted_s is None or not tokens:
             return
         token_s = (self.ledger.clock() - generation.admitted_s) / tokens
+        if overdue:
+            # Left out, they would make answers seem short that only the short ones of them survived.
+            tokens = max(tokens, min(generation.spec.max_tokens, int(LONG * (self._answer_tokens or tokens))))
         self._answer_tokens = _towards(self._answer_tokens, tokens)
         self._token_s = _towards(self._token_s, token_s)
 
