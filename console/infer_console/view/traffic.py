@@ -103,7 +103,7 @@ def test_rows(picture: Picture, width: int) -> list[Row]:
     traffic = picture.fleet.traffic if picture.fleet is not None else TrafficStatus()
     line = Line(width).put(" test     ", "label")
     if traffic.running:
-        line.put(safe(f"{traffic.profile} "), "accent").put(rate(traffic.rate_per_s)).put("/s  ", "dim")
+        line.put(safe(f"{traffic.profile} "), "accent").put(load_words(traffic), "text").put("  ")
         if traffic.ends_at is not None:
             line.put("ends in ", "dim").put(age(traffic.ends_at - picture.at)).put("   I: stop", "dim")
     elif traffic.stopped_because:
@@ -158,4 +158,11 @@ def traffic_short(picture: Picture) -> SafeText:
         return safe("")
     traffic = picture.fleet.traffic
     left = age(traffic.ends_at - picture.at) if traffic.ends_at is not None else "–"
-    return safe(f"test {traffic.profile} {rate(traffic.rate_per_s)}/s, {left} left ")
+    return safe(f"test {traffic.profile} {load_words(traffic)}, {left} left ")
+
+
+def load_words(traffic: TrafficStatus) -> SafeText:
+    """``5/s``; of a closed loop ``120 at once``."""
+    if traffic.concurrency is not None:
+        return safe(f"{traffic.concurrency} at once")
+    return safe(f"{rate(traffic.rate_per_s)}/s")
