@@ -171,6 +171,10 @@ KEYS: tuple[Key, ...] = (
         ("events",),
         9,
     ),
+    Key(
+        "left", "←→", "less", "change", "the choice or the value before, → the next", "look", ("planner",), 9
+    ),
+    Key("right", "→", "more", "change", "the next choice or value; digits are typed", "look", ("planner",)),
     Key("tab", "tab", "next_pane", "pane", "next pane", "look", ("events",), 6),
     Key("shift+tab", "shift+tab", "previous_pane", "pane", "previous pane", "look", ("events",)),
     Key(
