@@ -12,16 +12,16 @@ MOST_BYTES = 1024 * 1024
 
 def read_config(given: str) -> ConfigShape:
     """The model of the file, or of the ``config.json`` in the directory. Raise PlanError."""
-    path = Path(given)
     try:
-        path = path.expanduser()
+        path = Path(given).expanduser()
+    except RuntimeError as error:  # whose home is not known
+        raise PlanError(f"{given}: {error}") from error
+    try:
         if path.is_dir():
             path /= "config.json"
         config: object = json.loads(_bytes_of(path))
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror or error}") from error
-    except RuntimeError as error:  # whose home is not known
-        raise PlanError(f"{given}: {error}") from error
     except (ValueError, RecursionError) as error:
         if isinstance(error, PlanError):
             raise

@@ -41,6 +41,10 @@ class Live:
         flops = sequences * model.flops_of(1, context)
         return max(read_bytes / deployment.bandwidth_bytes_per_s, flops / deployment.flops_per_s)
 
+    def is_of(self, answer: Answer) -> bool:
+        """Whether it can be the model that is asked for, as far as its KV tells."""
+        return self.kv_bytes_per_token == answer.question.deployment.model.kv_bytes_per_token
+
     def price_per_million(self, answer: Answer) -> float | None:
         return price_per_million(answer.question, self.tokens_per_s, self.copies or 1)
 

@@ -42,7 +42,7 @@ def field_rows(form: PlannerForm, width: int, height: int) -> list[Row]:
 
 def _field_row(form: PlannerForm, field: Field, focused: bool, width: int) -> Row:
     line = Line(width, "cursor" if focused else "plain").put("▸" if focused else " ", "accent")
-    line.put(safe(field.param.label), "strong" if focused else "label").to(min(_FIELD, width // 2))
+    line.put(safe(field.param.label), "strong" if focused else "label").to(min(_FIELD, width * 3 // 5))
     if field.param.kind == "choice":
         return line.put("‹ ", "dim").put(safe(field.text), "strong").put(" ›", "dim").row()
     text = safe(field.text)
@@ -164,6 +164,8 @@ def live_section(live: Live, answer: Answer | None, width: int) -> list[Row]:
         line.to(_LABEL + wide - len(each.live)).put(each.live, "dim" if each.live == UNKNOWN else "strong")
         line.to(_LABEL + 2 * wide + 1 - len(each.theory)).put(each.theory)
         rows.append(line.row())
+    if live.kv_bytes_per_token is not None and answer is not None and not live.is_of(answer):
+        rows.append(Line(width).put(" △ not the model or KV type that is asked for", "warn").row())
     return [*rows, Line(width).put(" theory's times are of the batch that runs", "dim").row()]
 
 

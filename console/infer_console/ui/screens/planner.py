@@ -13,9 +13,11 @@ from infer_console.ui.screens.base import PAGE, ConsoleScreen, actions_of
 from infer_console.view.look import Size
 from infer_console.view.planner_form import PlannerForm
 from infer_console.view.planner_screen import planner_screen
+from infer_console.view.planner_taken import take_over
 from infer_console.view.row import Row
 
 FAR = 1_000_000
+NOTHING_TOLD = "the engine tells neither a known model nor its marks"
 
 
 class ConfigRead(Message):
@@ -105,6 +107,11 @@ class PlannerScreen(ConsoleScreen):
         """Drawing knows how far it can go."""
         self.form.scrolled += by
         self.paint()
+
+    def action_as_watched(self) -> None:
+        """Ask for what is watched."""
+        taken = take_over(self.form, self.console.shown_picture, self.console.look.replica)
+        self.console.say(f"taken from the engine: {', '.join(taken)}" if taken else NOTHING_TOLD)
 
     def action_less(self) -> None:
         """← and → are the form's before they are keys of the screen."""
