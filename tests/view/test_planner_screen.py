@@ -149,7 +149,7 @@ def test_what_is_watched_can_be_asked_for() -> None:
     assert str(form.answer.question.deployment) == "llama-3.1-8b@2×l40s"
     assert form.answer.question.admit_mark == pytest.approx(0.9, abs=0.001)
     assert form.answer.question.batch_mark == pytest.approx(0.65, abs=0.001)
-    assert "△ not the model or KV type" in text_of(form, Size(120, 36))
+    assert "△ not the model or KV type asked for" in text_of(form, Size(120, 36))
 
 
 def test_an_engine_that_tells_nothing_changes_nothing() -> None:

@@ -25,7 +25,7 @@ def duration(value_s: float) -> str:
     if value_s >= 1:
         return f"{value_s:,.1f} s" if value_s < 1e6 else f"{value_s:.3g} s"
     ms = value_s * 1e3
-    return f"{ms:.0f} ms" if ms >= 99.95 else f"{ms:.1f} ms" if ms >= 19.95 else f"{ms:.3g} ms"
+    return f"{ms:.0f} ms" if ms >= 99.95 else f"{ms:.1f} ms" if ms >= 9.95 else f"{ms:.3g} ms"
 
 
 def money(value: float | None) -> str:
@@ -117,10 +117,8 @@ def fill_words(decode: Decode) -> str:
 
 
 def exact(quoted: Quoted) -> str:
-    """``488,281 tokens``, ``10.45 ms``, ``36 to 42 sequences``."""
-    return (
-        f"{_exact(quoted.exact)}{f' to {_exact(quoted.exact_to)}' if quoted.exact_to else ''} {quoted.unit}"
-    )
+    """``488,281 tok``, ``10.45 ms``, ``36–42 seq.``."""
+    return f"{_exact(quoted.exact)}{f'–{_exact(quoted.exact_to)}' if quoted.exact_to else ''} {quoted.unit}"
 
 
 def _exact(value: float) -> str:

@@ -28,8 +28,10 @@ from infer_console.view.row import Line, Role, Row, Shown
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
 
 _LABEL, _VALUE = 17, 12
+#: Where the quoted figures end.
+_QUOTED = 31
 #: Cells of a field's name.
-_FIELD = 19
+_FIELD = 18
 
 
 def field_rows(form: PlannerForm, width: int, height: int) -> list[Row]:
@@ -154,7 +156,7 @@ class _Beside(NamedTuple):
 def live_section(live: Live, answer: Answer | None, width: int) -> list[Row]:
     """What is measured, beside what theory says of the model and the GPUs that are asked for."""
     where = safe_identifier(live.replica) if live.replica is not None else safe("fleet")
-    note = safe(f"{live.model or '–'}{', SIMULATED' if live.simulated else ''}", max(1, width - 24))
+    note = safe(f"{'SIMULATED ' if live.simulated else ''}{live.model or '–'}", max(1, width - 20))
     rows = [rule(width, "LIVE", where, note)]
     wide = max(10, min(14, (width - _LABEL) // 2 - 1))
     head = Line(width).to(_LABEL + wide - 8).put("measured", "label")
@@ -165,7 +167,7 @@ def live_section(live: Live, answer: Answer | None, width: int) -> list[Row]:
         line.to(_LABEL + 2 * wide + 1 - len(each.theory)).put(each.theory)
         rows.append(line.row())
     if live.kv_bytes_per_token is not None and answer is not None and not live.is_of(answer):
-        rows.append(Line(width).put(" △ not the model or KV type that is asked for", "warn").row())
+        rows.append(Line(width).put(" △ not the model or KV type asked for", "warn").row())
     return [*rows, Line(width).put(" theory's times are of the batch that runs", "dim").row()]
 
 
@@ -215,12 +217,12 @@ def example_section(width: int) -> list[Row]:
     """What people quote of the worked example, and what it is exactly."""
     rows = [rule(width, "WORKED EXAMPLE", note=safe(f"{EXAMPLE}, {CONTEXT:,} tok"))]
     rows.append(
-        Line(width).to(_LABEL + 14).put("quoted", "label").to(_LABEL + 23).put("exactly", "label").row()
+        Line(width).to(_QUOTED - 6).put("quoted", "label").to(_QUOTED + 2).put("exactly", "label").row()
     )
     for each in worked_example():
         line = Line(width).put(" ").put(safe(each.what), "label")
-        line.to(_LABEL + 20 - len(each.rounded)).put(safe(each.rounded), "dim")
-        rows.append(line.to(_LABEL + 23).put(safe(exact(each)), "strong").row())
+        line.to(_QUOTED - len(each.rounded)).put(safe(each.rounded), "dim")
+        rows.append(line.to(_QUOTED + 2).put(safe(exact(each)), "strong").row())
     return rows
 
 

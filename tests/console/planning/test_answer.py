@@ -119,15 +119,23 @@ def test_a_longer_context_than_the_model_was_made_for_is_said() -> None:
 
 def test_the_worked_example_has_its_quoted_figure_beside_each_exact_one() -> None:
     figures = {each.what: (each.rounded, exact(each)) for each in worked_example()}
-    assert figures["KV of a token"] == ("320 KB", "327,680 B")
+    assert figures["KV/token and layer"] == ("4,096 B", "4,096 B")
+    assert figures["KV/token"] == ("320 KB", "327,680 B")
     assert figures["KV of 7 tokens"] == ("2.24 MB", "2,293,760 B")
     assert figures["KV of 100k tokens"] == ("32 GB", "32.77 GB")
-    assert figures["tokens that fit"] == ("500,000", "488,281 tokens")
-    assert figures["sequences of 8k"] == ("60", "61 sequences")
-    assert figures["of them at 60–70 %"] == ("40", "36 to 42 sequences")
+    assert figures["KV/token, no GQA"] == ("2.6 MB", "2,621,440 B")
+    assert figures["times, no GQA"] == ("8", "8 ×")
+    assert figures["KV/token, fp8"] == ("half", "163,840 B")
+    assert figures["memory"] == ("320 GB", "320 GB")
+    assert figures["weights"] == ("140 GB", "140 GB")
+    assert figures["activations"] == ("20 GB", "20 GB")
+    assert figures["for KV"] == ("160 GB", "160 GB")
+    assert figures["tokens that fit"] == ("500,000", "488,281 tok")
+    assert figures["sequences of 8k"] == ("60", "61 seq.")
+    assert figures["of them at 60–70 %"] == ("40", "36–42 seq.")
     assert figures["step, weights alone"] == ("10.4 ms", "10.45 ms")
     assert figures["that is per sequence"] == ("96 tok/s", "95.71 tok/s")
-    assert figures["KV that 60 of 8k read"] == ("157 GB", "157.3 GB")
+    assert figures["KV that 60 read"] == ("157 GB", "157.3 GB")
     assert figures["their step"] == ("22 ms", "22.19 ms")
     assert figures["FLOP per byte, H100"] == ("300", "295.2 FLOP/B")
 
@@ -142,7 +150,15 @@ def test_the_document_has_every_figure_with_its_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value_s", "text"), [(0.010448, "10.4 ms"), (0.0234, "23.4 ms"), (0.3043, "304 ms"), (2.31, "2.3 s")]
+    ("value_s", "text"),
+    [
+        (0.010448, "10.4 ms"),
+        (0.0234, "23.4 ms"),
+        (0.3043, "304 ms"),
+        (2.31, "2.3 s"),
+        (0.017, "17.0 ms"),
+        (0.00697, "6.97 ms"),
+    ],
 )
 def test_durations(value_s: float, text: str) -> None:
     assert duration(value_s) == text
