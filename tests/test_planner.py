@@ -161,3 +161,51 @@ def test_a_model_is_found_by_what_people_call_it() -> None:
 
 def test_moving_kv_to_the_host_goes_over_every_gpus_own_link() -> None:
     assert FOUR_H100.swap_s(16) == pytest.approx(16 * 327_680 / (4 * 63e9))
+
+
+def test_the_parts_of_prefill_grow_with_the_prompt_and_with_its_square() -> None:
+    linear_s, quadratic_s = FOUR_H100.prefill_parts_s(8_000)
+    # 2 × 70e9 FLOPs for each of 8,000 tokens; 4 × 80 layers × 64 heads × 128 for each of the
+    # 8,000 × 8,001 / 2 pairs.
+    assert linear_s == pytest.approx(1.12e15 / 3.956e15)
+    assert quadratic_s == pytest.approx(4 * 80 * 64 * 128 * 32_004_000 / 3.956e15)
+    assert linear_s + quadratic_s == pytest.approx(FOUR_H100.prefill_s(8_000))
+    twice = FOUR_H100.prefill_parts_s(16_000)
+    assert (twice[0] / linear_s, twice[1] / quadratic_s) == (
+        pytest.approx(2),
+        pytest.approx(4, rel=0.001),
+    )
+
+
+def test_the_batch_from_which_decode_computes_longer_than_it_reads() -> None:
+    batch = FOUR_H100.compute_bound_from(0)
+    assert batch == 296  # FLOP per byte: 989 / 3.35
+    assert FOUR_H100.decode_step_s(batch - 1, 0) == FOUR_H100.decode_step_s(1, 0)
+    assert FOUR_H100.decode_step_s(batch, 0) > FOUR_H100.decode_step_s(1, 0)
+
+
+def test_with_kv_to_read_there_is_a_context_from_which_no_batch_is_large_enough() -> None:
+    longest = FOUR_H100.memory_bound_context()
+    assert longest == pytest.approx(1_488, abs=1)
+    assert FOUR_H100.compute_bound_from(int(longest) + 2) is None
+    batch = FOUR_H100.compute_bound_from(500)
+    assert batch is not None
+    reading = (BIG.weight_bytes + batch * 500 * BIG.kv_bytes_per_token) / FOUR_H100.bandwidth_bytes_per_s
+    assert FOUR_H100.decode_step_s(batch, 500) >= reading
+    assert FOUR_H100.decode_step_s(batch - 2, 500) < batch * BIG.flops(500, 1) / FOUR_H100.flops_per_s
+
+
+def test_how_many_gpus_a_model_needs() -> None:
+    assert FOUR_H100.gpus_needed == 2
+    assert parse_deployment("70b@2×h100").kv_bytes == 10_000_000_000
+    small = parse_deployment("70b@4×l4")
+    assert small.gpus_needed == 7
+    with pytest.raises(PlanError):
+        _ = parse_deployment("70b@6×l4").kv_bytes
+    assert parse_deployment("70b@7×l4").kv_bytes > 0
+
+
+def test_with_experts_a_token_computes_with_those_it_meets() -> None:
+    sparse = replace(BIG, active_parameters=7_000_000_000)
+    assert sparse.flops_of(1, 0) == 14e9
+    assert sparse.weight_bytes == BIG.weight_bytes

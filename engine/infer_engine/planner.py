@@ -5,17 +5,20 @@ Pure functions of a model's shape and a GPU's data sheet. Bytes are exact; GB ar
 floors: what the memory bandwidth and the matrix rate allow, which no real system reaches.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from infer_engine.config_shape import ConfigShape, shape_of_config
 from infer_engine.presets import GPUS, MODELS, gpu_named, model_named
-from infer_engine.shapes import Gpu, ModelShape, PlanError
+from infer_engine.shapes import Gpu, ModelShape, PlanError, pairs_of
 
 __all__ = [
     "GPUS",
     "MODELS",
     "MOST_GPUS",
+    "ConfigShape",
     "Deployment",
     "Gpu",
     "ModelShape",
@@ -24,6 +27,7 @@ __all__ = [
     "gpu_named",
     "model_named",
     "parse_deployment",
+    "shape_of_config",
 ]
 
 #: Most GPUs under one copy of a model.
@@ -68,6 +72,13 @@ class Deployment:
                 f"{gigabytes(self.activation_bytes)} of activations"
             )
         return left
+
+    @property
+    def gpus_needed(self) -> int | None:
+        """The fewest such GPUs that leave something for KV; None where even the most do not."""
+        for_weights = self.gpu.memory_bytes * (1 - self.activation_share)
+        needed = int(self.model.weight_bytes // for_weights) + 1
+        return needed if needed <= MOST_GPUS else None
 
     @property
     def kv_tokens(self) -> int:
@@ -118,6 +129,30 @@ class Deployment:
     def prefill_s(self, tokens: int) -> float:
         """Floor of computing a prompt of ``tokens`` in one pass, alone."""
         return self.step_s([(0, tokens)])
+
+    def prefill_parts_s(self, tokens: int) -> tuple[float, float]:
+        """What of computing a prompt grows with its length, and what with its square."""
+        pairs = pairs_of(0, tokens)
+        linear, quadratic = self.model.flops_of(tokens, 0), self.model.attention_flops_per_pair * pairs
+        return linear / self.flops_per_s, quadratic / self.flops_per_s
+
+    def compute_bound_from(self, context: int) -> int | None:
+        """The fewest sequences of ``context`` tokens with which a decode step waits for FLOPs and no longer
+        for memory; None where no batch is large enough, because each further sequence has more KV to read
+        than FLOPs to compute."""
+        compute_s = self.model.flops(context, 1) / self.flops_per_s
+        read_s = context * self.model.kv_bytes_per_token / self.bandwidth_bytes_per_s
+        if compute_s <= read_s:
+            return None
+        weights_s = self.model.weight_bytes / self.bandwidth_bytes_per_s
+        return max(1, math.ceil(weights_s / (compute_s - read_s)))
+
+    def memory_bound_context(self) -> float | None:
+        """Tokens of context from which decode waits for memory at any batch; None where attention costs more
+        FLOPs than its KV costs reading, however long it is."""
+        per_token_s = self.model.kv_bytes_per_token / self.bandwidth_bytes_per_s
+        per_token_s -= self.model.attention_flops_per_pair / self.flops_per_s
+        return self.model.flops(0, 1) / self.flops_per_s / per_token_s if per_token_s > 0 else None
 
 
 def parse_deployment(text: str) -> Deployment:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from infer_engine.parameter_count import count_parameters
 from infer_engine.shapes import Gpu, ModelShape, PlanError
 
 
@@ -55,24 +56,26 @@ def _dense(
     attention_bias: bool = False,
     qk_norm: bool = False,
 ) -> ModelShape:
-    """A dense Llama- or Qwen-like model with its parameters counted from its shape: the embedding (and the
-    output matrix unless they are ``tied``), and of each layer four attention matrices, three feed-forward
-    matrices, two norms."""
-    query, kv = heads * head_dim, kv_heads * head_dim
-    attention = hidden * (2 * query + 2 * kv)
-    if attention_bias:  # of Q, K and V, as Qwen2 has it
-        attention += query + 2 * kv
-    if qk_norm:
-        attention += 2 * head_dim
-    layer = attention + 3 * hidden * feed_forward + 2 * hidden
-    embedding = vocab_size * hidden
+    """A dense Llama- or Qwen-like model with its parameters counted from its shape."""
+    counted = count_parameters(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        feed_forward=feed_forward,
+        vocab_size=vocab_size,
+        tied=tied,
+        qkv_bias=attention_bias,
+        qk_norm=qk_norm,
+    )
     return ModelShape(
         name=name,
         layers=layers,
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        parameters=layers * layer + embedding * (1 if tied else 2) + hidden,
+        parameters=counted.total,
         vocab_size=vocab_size,
         context_length=context_length,
     )

@@ -21,6 +21,8 @@ class ModelShape:
     context_length: int
     weight_bytes_per_parameter: float = 2.0
     kv_bytes_per_element: float = 2.0
+    #: Those that one token meets, where there are experts and it does not meet all; None for all of them.
+    active_parameters: int | None = None
 
     @property
     def weight_bytes(self) -> int:
@@ -39,6 +41,10 @@ class ModelShape:
         """The same model if every query head had its own K and V."""
         return replace(self, kv_heads=self.heads)
 
+    def with_weight_bytes(self, per_parameter: float) -> "ModelShape":
+        """The same model with weights of another type: 1 for fp8, 0.5 for int4, 4 for fp32."""
+        return replace(self, weight_bytes_per_parameter=per_parameter)
+
     def with_kv_bytes(self, per_element: float) -> "ModelShape":
         """The same model with another KV type: 1 for fp8, 4 for fp32."""
         return replace(self, kv_bytes_per_element=per_element)
@@ -50,7 +56,14 @@ class ModelShape:
 
     def flops_of(self, tokens: int, pairs: float) -> float:
         """FLOPs for ``tokens`` tokens, of one sequence or several, that meet ``pairs`` tokens in all."""
-        return 2.0 * self.parameters * tokens + 4.0 * self.layers * self.heads * self.head_dim * pairs
+        parameters = self.active_parameters or self.parameters
+        return 2.0 * parameters * tokens + self.attention_flops_per_pair * pairs
+
+    @property
+    def attention_flops_per_pair(self) -> float:
+        """FLOPs of all layers where one token meets another: its product with the other's K, and the sum
+        over the other's V."""
+        return 4.0 * self.layers * self.heads * self.head_dim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

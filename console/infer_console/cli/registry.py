@@ -11,6 +11,7 @@ from infer_console.cli import (
     limits,
     look,
     past,
+    plan,
     proxy,
     recordings,
     replica_verbs,
@@ -40,5 +41,6 @@ VERBS: tuple[Verb, ...] = (
     *token.VERBS,
     *proxy.VERBS,
     *audit.VERBS,
+    *plan.VERBS,
     *bench.VERBS,
 )

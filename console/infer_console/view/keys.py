@@ -171,6 +171,20 @@ KEYS: tuple[Key, ...] = (
         ("events",),
         9,
     ),
+    Key(
+        "left", "←→", "less", "change", "the choice or the value before, → the next", "look", ("planner",), 9
+    ),
+    Key(
+        "f",
+        "f",
+        "as_watched",
+        "as watched",
+        "ask for the model, GPUs and marks of what is watched, as far as it tells them",
+        "look",
+        ("planner",),
+        8,
+    ),
+    Key("right", "→", "more", "change", "the next choice or value; digits are typed", "look", ("planner",)),
     Key("tab", "tab", "next_pane", "pane", "next pane", "look", ("events",), 6),
     Key("shift+tab", "shift+tab", "previous_pane", "pane", "previous pane", "look", ("events",)),
     Key(

@@ -1,18 +1,89 @@
-"""The Planner screen: the napkin arithmetic."""
+"""The Planner screen: what is asked, what fits, how fast it would be, and beside it what the engine does."""
 
+from infer_console.planning.live import Live, live_figures
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.banner import banner
-from infer_console.view.frame import bottom_row, start_rows, whole
+from infer_console.view.frame import bottom_row, whole
+from infer_console.view.layout import fill
 from infer_console.view.look import Look, Size
-from infer_console.view.row import Row
+from infer_console.view.planner_form import PlannerForm
+from infer_console.view.planner_rows import (
+    decode_section,
+    example_section,
+    field_rows,
+    hint_rows,
+    live_section,
+    memory_section,
+    note_rows,
+    prefill_section,
+)
+from infer_console.view.row import Line, Row, beside
+from infer_console.view.vital import fleet_vitals, vital_row
+
+#: From these widths on: fields beside the results; wider fields; what is measured in a column of its own.
+BESIDE, WIDE, THREE = 64, 100, 160
 
 
 def planner_screen(
-    picture: Picture, look: Look, size: Size, now: float, notice: SafeText | None = None
+    picture: Picture,
+    look: Look,
+    form: PlannerForm,
+    size: Size,
+    now: float,
+    notice: SafeText | None = None,
 ) -> list[Row]:
-    """Exactly ``size.height`` rows of ``size.width`` cells."""
+    """Exactly ``size.height`` rows of ``size.width`` cells. Nothing here needs an engine."""
     width, height = size
     top = [banner(picture, look, width, now, safe("planner"))]
-    bottom = [bottom_row(picture, look, "planner", width, now, notice)]
-    return whole(top, start_rows(picture, width, height - 2), bottom, width, height)
+    if picture.totals is not None:
+        top.append(vital_row(fleet_vitals(picture), width))
+    bottom = [*hint_rows(form, width), bottom_row(picture, look, "planner", width, now, notice)]
+    room = max(0, height - len(top) - len(bottom))
+    body = _body(form, live_figures(picture, look.replica), width, room)
+    return whole(top, body, bottom, width, height)
+
+
+def _body(form: PlannerForm, live: Live, width: int, height: int) -> list[Row]:
+    if width < BESIDE:
+        fields = min(len(form.fields) + 1, height // 2)
+        return field_rows(form, width, fields) + _flow(form, live, width, height - fields, True)
+    left = 44 if width >= WIDE else 33
+    right = width - left - 2
+    asked = field_rows(form, left, height)
+    apart = live_section(live, form.answer, left)
+    fits = width >= WIDE and len(asked) + len(apart) + 1 <= height
+    if fits:
+        asked = [*asked, Line(left).row(), *apart]
+    if width < THREE:
+        return beside(fill(asked, height, left), _flow(form, live, right, height, not fits), left, width)
+    middle = (right - 2) * 6 // 10
+    results = fill(_theory(form, middle), height, middle)
+    last = right - middle - 2
+    example = fill(example_section(last), height, last)
+    return beside(fill(asked, height, left), beside(results, example, middle, right), left, width)
+
+
+def _theory(form: PlannerForm, width: int) -> list[Row]:
+    if form.answer is None:
+        return [Line(width).put(" no answer yet", "dim").row()]
+    found = form.answer
+    before = [Line(width).put(" △ of what stood there before", "warn").row()] if form.error else []
+    sections = [memory_section(found, width), decode_section(found, width), prefill_section(found, width)]
+    return [*before, *note_rows(found, width), *(row for section in sections for row in section)]
+
+
+def _flow(form: PlannerForm, live: Live, width: int, height: int, with_live: bool) -> list[Row]:
+    """All results below each other, as far down as they are scrolled."""
+    rows = _theory(form, width)
+    rows += live_section(live, form.answer, width) if with_live else []
+    rows += example_section(width)
+    if height <= 0:
+        return []
+    form.scrolled = max(0, min(form.scrolled, len(rows) - height))
+    shown = rows[form.scrolled : form.scrolled + height]
+    below = len(rows) - form.scrolled - height
+    if below > 0 and height > 1:
+        line = Line(width).put(" ▾ ", "accent").put(safe(f"{below + 1} more rows"), "dim")
+        shown[-1] = line.put("  pgdn", "key").row()
+    return fill(shown, height, width)

@@ -1,0 +1,48 @@
+"""Asking the planner for what is watched: the engine's model, GPUs and marks, as far as it tells them."""
+
+from infer_engine.planner import PlanError, model_named, parse_deployment
+from infer_engine.protocol import Fleet, Kv
+
+from infer_console.planning.fields import GPU, MODEL
+from infer_console.state.picture import Picture
+from infer_console.view.planner_form import PlannerForm
+
+
+def take_over(form: PlannerForm, picture: Picture, replica: str | None) -> list[str]:
+    """Fill in what is known; returns the names of the fields that are."""
+    known = {**_deployment(picture.fleet), **_marks(picture, replica)}
+    for name, text in known.items():
+        edited = form.field(name)
+        edited.text, edited.fresh = text, True
+    form.work_out()
+    return [form.field(name).param.label for name in known]
+
+
+def _deployment(fleet: Fleet | None) -> dict[str, str]:
+    if fleet is None:
+        return {}
+    try:
+        if fleet.simulation is None:
+            return {MODEL: model_named(fleet.model).name}
+        one = parse_deployment(fleet.simulation.deployment)
+    except PlanError:
+        return {}
+    return {MODEL: one.model.name, GPU: one.gpu.name, "gpus": str(one.gpus)}
+
+
+def _marks(picture: Picture, replica: str | None) -> dict[str, str]:
+    """Of the replica that is looked at, else of the first that tells them."""
+    looked_at = picture.replicas.get(replica) if replica is not None else None
+    for each in [looked_at] if looked_at is not None else picture.replicas.values():
+        kv = each.status.kv
+        found = {"headroom": _percent(kv, kv.admit_limit), "batch_headroom": _percent(kv, kv.batch_limit)}
+        known = {name: text for name, text in found.items() if text is not None}
+        if known:
+            return known
+    return {}
+
+
+def _percent(kv: Kv, limit: int | None) -> str | None:
+    if not kv.total or limit is None:
+        return None
+    return f"{max(0.0, 100 * (1 - limit / kv.total)):.3g}"

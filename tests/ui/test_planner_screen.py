@@ -1,0 +1,112 @@
+"""Screen 7 driven by keys."""
+
+import json
+from pathlib import Path
+
+import pytest
+from infer_console.ui.screens.planner import PlannerScreen
+from infer_console.view.planner_form import PlannerForm
+from support.pictures import incident
+from support.pilot import Driven, drive
+from textual import events
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14_336,
+    "vocab_size": 128_256,
+}
+
+
+def form_of(driven: Driven) -> PlannerForm:
+    screen = driven.app.screen
+    assert isinstance(screen, PlannerScreen)
+    return screen.form
+
+
+async def go_to(driven: Driven, name: str) -> None:
+    while form_of(driven).focused.param.name != name:
+        await driven.press("down")
+
+
+async def test_arrows_step_and_digits_type_where_a_number_is() -> None:
+    async with drive(incident()) as driven:
+        await driven.press("7")
+        await driven.press("right")
+        assert form_of(driven).field("model").text == "8b"
+        await go_to(driven, "gpus")
+        await driven.press("8")
+        assert form_of(driven).field("gpus").text == "8"
+        await driven.press("j", "k", "left")
+        assert form_of(driven).field("gpus").text == "7"
+        assert "8b@7×h100" in driven.text
+
+
+async def test_digits_are_screens_where_something_is_chosen_and_what_was_asked_stays() -> None:
+    async with drive(incident()) as driven:
+        await driven.press("7", "right", "1")
+        assert driven.app.screen.name_in_look == "fleet"  # pyright: ignore[reportAttributeAccessIssue]
+        await driven.press("7")
+        assert form_of(driven).field("model").text == "8b"
+        await go_to(driven, "gpus")
+        await driven.press("escape")
+        assert driven.app.screen.name_in_look == "fleet"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def test_a_path_is_typed_letter_by_letter_and_read_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "jkqU7.json"
+    path.write_text(json.dumps(CONFIG))
+    async with drive(incident()) as driven:
+        await driven.press("7")
+        await go_to(driven, "config")
+        await driven.type(path.name)
+        await driven.wait_for("jkqU7@4×h100")
+        assert form_of(driven).field("model").text == "config.json"
+        await driven.press("backspace")
+        await driven.wait_for("No such file or directory")
+        await driven.press("escape")
+        assert form_of(driven).focused.param.name == "model"
+
+
+async def test_a_path_can_be_pasted(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    async with drive(incident()) as driven:
+        await driven.press("7")
+        await go_to(driven, "config")
+        pasted = events.Paste(f"{path}\nrm -rf")
+        pasted.set_sender(driven.app)
+        driver = driven.app._driver
+        assert driver is not None
+        driver.send_message(pasted)
+        await driven.wait_for(f"{tmp_path.name[:64]}@4×h100")
+        assert form_of(driven).field("config").text == str(path)
+
+
+async def test_results_scroll() -> None:
+    async with drive(incident(), 80, 24) as driven:
+        await driven.press("7", "G")
+        assert "FLOP per byte" in driven.text
+        await driven.press("g")
+        assert "── MEMORY" in driven.text
+
+
+async def test_f_asks_for_what_is_watched() -> None:
+    async with drive(incident()) as driven:
+        await driven.press("7")
+        await go_to(driven, "headroom")
+        await driven.press("5", "0", "f")
+        await driven.wait_for("taken from the engine: headroom %, batch headroom %")
+        assert float(form_of(driven).field("headroom").text) < 11
+
+
+async def test_actions_are_still_there() -> None:
+    async with drive(incident()) as driven:
+        await driven.press("7", "j", "question_mark")
+        await driven.wait_for("any key closes")
