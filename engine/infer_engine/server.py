@@ -43,7 +43,7 @@ from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.secret_file import SecretFileError
 from infer_engine.settings import ServerSettings
-from infer_engine.sockets import Sockets, url_of
+from infer_engine.sockets import Sockets, reached_at, url_of
 from infer_engine.start_error import StartError
 from infer_engine.supervisor import Supervisor
 from infer_engine.telemetry.mqtt import Publisher
@@ -153,7 +153,7 @@ async def _run(
         server_version=_version(),
         audit=Audit(AuditFiles((kept.directory or fleet.run_dir) / "audit")),
     )
-    publisher = _publisher(settings, context)
+    publisher = _publisher(settings, context, sockets)
     supervisor = Supervisor.of_this_process()
     control = Doors(context, admitted, settings.control_hosts, sockets.control, sockets.control_tcp)
     recorder = Recorder(context, max_bytes=settings.recorder_mib << 20) if settings.recorder_mib else None
@@ -197,10 +197,15 @@ async def _run(
         await supervisor.close()
 
 
-def _publisher(settings: ServerSettings, context: Context) -> Publisher | None:
+def _publisher(settings: ServerSettings, context: Context, sockets: Sockets) -> Publisher | None:
     try:
         broker = read_broker(settings)
-        return None if broker is None else Publisher(context.fleet, broker, status=context.status)
+        if broker is None:
+            return None
+        control = sockets.control_tcp and reached_at(
+            sockets.control_tcp, settings.control_hosts, "http" if settings.tls_cert is None else "https"
+        )
+        return Publisher(context.fleet, broker, status=context.status, control=control)
     except (OSError, ValueError, SecretFileError) as error:
         raise StartError(str(error)) from error
 
