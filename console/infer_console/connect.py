@@ -29,7 +29,7 @@ PROBE_TIMEOUT_S = 1.0
 #: Schemes that are understood, but for which there is no source yet.
 PLANNED_SCHEMES = frozenset(
     {"vllm+http", "vllm+https", "sglang+http", "sglang+https", "llamacpp+http", "llamacpp+https"}
-    | {"auto+http", "auto+https", "mqtt", "mqtts", "dns+vllm", "dns+sglang", "dns+llamacpp"}
+    | {"auto+http", "auto+https", "dns+vllm", "dns+sglang", "dns+llamacpp"}
 )
 
 HELP = """\
@@ -118,6 +118,11 @@ def parse_url(url: str, source: str = "--connect") -> Target:
         return Target(url=f"{scheme}://{host}{'' if port is None else f':{port}'}", source=source)
     if scheme == "ssh":
         return _ssh_target(given, parts, source)
+    if scheme in ("mqtt", "mqtts"):
+        raise ConnectError(
+            f"{source}: a broker is no server to connect to; infer-console discover {scheme}://… lists the "
+            "fleets that it knows of, and what to connect to"
+        )
     if scheme in PLANNED_SCHEMES:
         raise ConnectError(
             f"{source}: {scheme}:// is not supported yet; use unix:///path, http(s)://HOST:PORT or ssh://HOST"

@@ -465,6 +465,14 @@ class Attached(Struct, frozen=True, kw_only=True):
     since_at: float
 
 
+class LeaseHolder(Struct, frozen=True, kw_only=True):
+    """Who holds the lease on the fleet. ``holder`` and ``purpose`` are untrusted text."""
+
+    holder: str
+    purpose: str = ""
+    expires_at: float
+
+
 class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     model: str
@@ -492,6 +500,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
     #: Who watches now, the first who came first; at most 16 of them, ``attached_more`` are not named.
     attached: list[Attached] = []
     attached_more: int = 0
+    #: None while nobody holds it.
+    lease: LeaseHolder | None = None
 
 
 class Totals(Struct, frozen=True, kw_only=True):

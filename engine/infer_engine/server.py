@@ -43,11 +43,12 @@ from infer_engine.protocol import Operation
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.secret_file import SecretFileError
 from infer_engine.settings import ServerSettings
-from infer_engine.sockets import Sockets, url_of
+from infer_engine.sockets import Sockets, reached_at, url_of
 from infer_engine.start_error import StartError
 from infer_engine.supervisor import Supervisor
 from infer_engine.telemetry.mqtt import Publisher
 from infer_engine.telemetry.mqtt_config import read_broker
+from infer_engine.telemetry.otlp_traces import OtlpTraces, collector_url, require_libraries
 
 log = logging.getLogger(__name__)
 
@@ -129,6 +130,7 @@ async def _run(
         per_client=settings.max_connections_per_client or max(1, most_connections * 3 // 4),
     )
     load = GatewayLoad(lambda: limits.open, limits)
+    traces = _traces(settings, fleet, model.name)
     app = build_gateway(
         fleet,
         model.tokenizer,
@@ -138,6 +140,7 @@ async def _run(
         keyring=keyring,
         protect_metrics=settings.protect_metrics,
         stopping=stop.asked.is_set,
+        collectors=() if traces is None else (traces,),
     )
     marked = app if settings.deployment is None else MarkSimulated(app, str(settings.deployment))
     gateway = Listener(marked, sockets.gateway, limits=limits, refusal=too_many_connections)
@@ -150,7 +153,7 @@ async def _run(
         server_version=_version(),
         audit=Audit(AuditFiles((kept.directory or fleet.run_dir) / "audit")),
     )
-    publisher = _publisher(settings, context)
+    publisher = _publisher(settings, context, sockets)
     supervisor = Supervisor.of_this_process()
     control = Doors(context, admitted, settings.control_hosts, sockets.control, sockets.control_tcp)
     recorder = Recorder(context, max_bytes=settings.recorder_mib << 20) if settings.recorder_mib else None
@@ -164,6 +167,8 @@ async def _run(
         TimedChanges(fleet, operations, time.time).resume()
         if publisher is not None:
             publisher.start()
+        if traces is not None:
+            traces.start()
         await context.audit.open()
         keeping.start()
         await gateway.start()
@@ -183,6 +188,8 @@ async def _run(
             await clock.stop()
         if publisher is not None:
             await publisher.close()
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
         context.stopping.set()
         await asyncio.gather(gateway.close(), control.close())
         await context.audit.close()
@@ -190,12 +197,32 @@ async def _run(
         await supervisor.close()
 
 
-def _publisher(settings: ServerSettings, context: Context) -> Publisher | None:
+def _publisher(settings: ServerSettings, context: Context, sockets: Sockets) -> Publisher | None:
     try:
         broker = read_broker(settings)
-        return None if broker is None else Publisher(context.fleet, broker, status=context.status)
+        if broker is None:
+            return None
+        control = sockets.control_tcp and reached_at(
+            sockets.control_tcp, settings.control_hosts, "http" if settings.tls_cert is None else "https"
+        )
+        return Publisher(context.fleet, broker, status=context.status, control=control)
     except (OSError, ValueError, SecretFileError) as error:
         raise StartError(str(error)) from error
+
+
+def _traces(settings: ServerSettings, fleet: Fleet, model: str) -> OtlpTraces | None:
+    if settings.otlp is None:
+        return None
+    try:
+        url = collector_url(settings.otlp)
+        require_libraries()
+    except ValueError as error:
+        raise StartError(str(error)) from error
+    # Only here: the libraries are an extra, and take a while to load.
+    from infer_engine.telemetry.otlp import OtlpExporter
+
+    exporter = OtlpExporter(url, fleet=settings.name, version=_version(), incarnation=fleet.epoch)
+    return OtlpTraces(fleet, exporter, model=model, sample_ratio=settings.otlp_sample)
 
 
 def _fleet(settings: ServerSettings, model: LoadedModel, clock: PacedClock | None, kept: KeptState) -> Fleet:

@@ -189,6 +189,15 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mqtt_ca: Annotated[
         str | None, Meta(description="PEM file of the only certificates that the MQTT broker may show")
     ] = None
+    otlp: Annotated[
+        Annotated[str, Meta(max_length=1000)] | None,
+        Meta(
+            description="http(s)://HOST:4318 of a collector that every request goes to as a trace (OTLP/HTTP)"
+        ),
+    ] = None
+    otlp_sample: Annotated[
+        float, Meta(ge=0, le=1, description="share of them, where a client's traceparent does not decide")
+    ] = 1.0
     api_keys: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
         Meta(description="file of API keys (mode 0600); given, the gateway asks for one"),

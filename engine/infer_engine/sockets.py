@@ -2,10 +2,11 @@
 
 import errno
 import fcntl
+import ipaddress
 import os
 import socket
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +186,17 @@ def url_of(listener: socket.socket, scheme: str = "http") -> str:
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def reached_at(listener: socket.socket, names: Sequence[str], scheme: str) -> str | None:
+    """Where other machines reach it, by the first of its ``names``, else by its address; None where it
+    listens on all addresses and has no name, or only for this machine."""
+    host, port = listener.getsockname()[:2]
+    if ipaddress.ip_address(host).is_loopback:
+        return None
+    if not names:
+        return None if ipaddress.ip_address(host).is_unspecified else url_of(listener, scheme)
+    return f"{scheme}://{names[0]}:{port}"
 
 
 def _make_private_directory(directory: Path) -> None:

@@ -8,7 +8,7 @@ from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import Look, Size
 from infer_console.view.people import also, others
 from infer_console.view.row import plain
-from infer_engine.protocol import Attached
+from infer_engine.protocol import Attached, LeaseHolder
 from msgspec.structs import replace
 from support import pictures
 
@@ -52,3 +52,16 @@ def test_production_is_told_by_word_and_by_ground_above_and_below() -> None:
     for row in (rows[0], rows[-1]):
         assert {span.tone for span in row} == {"production"}
     assert not any(span.tone == "production" for row in rows[1:-1] for span in row)
+
+
+def test_the_banner_says_who_holds_the_lease_and_until_when() -> None:
+    picture = watched(("uid:0 (kim)", "operator"))
+    assert picture.fleet is not None
+    lease = LeaseHolder(holder="kim\x1b[2J", purpose="upgrade", expires_at=pictures.NOW + 20)
+    held = dataclasses.replace(picture, fleet=replace(picture.fleet, lease=lease))
+    for width in (200, 80):
+        text = plain(banner(held, Look(), width, pictures.NOW))
+        assert "lease: kim" in text
+        assert "(upgrade) until " in text
+        assert "\x1b" not in text
+    assert "lease" not in plain(banner(picture, Look(), 200, pictures.NOW))

@@ -47,6 +47,8 @@ SERVER_OPTIONS = (
     ("--mqtt", "mqtt", "mqtt://HOST"),
     ("--mqtt-password-file", "mqtt_password_file", "FILE"),
     ("--mqtt-ca", "mqtt_ca", "FILE"),
+    ("--otlp", "otlp", "http://HOST:4318"),
+    ("--otlp-sample", "otlp_sample", "RATIO"),
     ("--api-keys", "api_keys", "FILE"),
     ("--insecure-no-auth", "insecure_no_auth", FLAG),
     ("--protect-metrics", "protect_metrics", ON_OFF),

@@ -2,6 +2,7 @@
 
 import asyncio
 import getpass
+import os
 import ssl
 import time
 import uuid
@@ -9,10 +10,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import httpx2
 import msgspec
 from infer_engine.protocol import (
+    AcquireLease,
     AuditPage,
     Blocks,
     Command,
@@ -20,10 +23,15 @@ from infer_engine.protocol import (
     Events,
     Hello,
     History,
+    Lease,
+    LeaseCommand,
+    Leases,
     LiveLimits,
     Operation,
     Operations,
     Problem,
+    ReleaseLease,
+    RenewLease,
     RequestRow,
     Requests,
     Status,
@@ -32,6 +40,7 @@ from infer_engine.protocol import (
 )
 
 from infer_console.connect import Target
+from infer_console.credentials import LEASE_VARIABLE
 from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
 from infer_console.sources.routes import (
     PREFIX,
@@ -139,6 +148,8 @@ class EngineClient:
     async def _command(self, command: Command, target: str | None, version: str | None) -> CommandResult:
         method, path = command_route(command, target)
         headers = {"content-type": "application/json", "idempotency-key": uuid.uuid4().hex}
+        if lease := os.environ.get(LEASE_VARIABLE):
+            headers["lease-token"] = lease
         if version is not None:
             headers["if-match"] = f'"{version}"'
         began_s = time.monotonic()
@@ -157,6 +168,26 @@ class EngineClient:
                     raise
             await asyncio.sleep(RETRY_AFTER_S)
         raise AssertionError("unreachable")
+
+    async def leases(self) -> Leases:
+        return await self._get(f"{PREFIX}/leases", Leases)
+
+    async def acquire_lease(self, purpose: str = "") -> Lease:
+        """RefusedError (409) that says who holds it and for how long, where somebody does."""
+        return await self._lease("POST", "", AcquireLease(purpose=purpose, actor=actor()))
+
+    async def renew_lease(self, lease: str) -> Lease:
+        return await self._lease("POST", f"/{quote(lease, safe='')}:renew", RenewLease(actor=actor()))
+
+    async def release_lease(self, lease: str) -> Lease:
+        return await self._lease("DELETE", f"/{quote(lease, safe='')}", ReleaseLease(actor=actor()))
+
+    async def _lease(self, method: str, path: str, command: LeaseCommand) -> Lease:
+        headers = {"content-type": "application/json", "idempotency-key": uuid.uuid4().hex}
+        request = self._http.build_request(
+            method, f"{PREFIX}/leases{path}", content=msgspec.json.encode(command), headers=headers
+        )
+        return await self._send(request, Lease)
 
     async def audit(self, **where: int) -> AuditPage:
         """Records by ``limit``, ``before``, ``after``."""

@@ -4,7 +4,7 @@ from infer_console.state.picture import Link, Picture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.format import age, clock
 from infer_console.view.look import Look
-from infer_console.view.people import also, me
+from infer_console.view.people import also, lease, me
 from infer_console.view.row import Line, Role, Row, Shown, Tone
 from infer_console.view.scrubber import moment_word
 from infer_console.view.simulated import simulated_mark
@@ -135,6 +135,9 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
         company = also(picture)
         if company is not None:
             facts.append(company)
+        held = lease(fleet)
+        if held is not None:
+            facts.insert(0, held)
         if fleet.spec is not None and fleet.spec.shed:
             facts.insert(0, (safe("BATCH SHED"), "warn"))
     if picture.embedded:

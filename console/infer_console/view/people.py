@@ -2,10 +2,11 @@
 
 import re
 
-from infer_engine.protocol import Attached
+from infer_engine.protocol import Attached, Fleet
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
+from infer_console.view.format import clock_in_lists
 from infer_console.view.row import Role
 
 #: Named so many; the rest is counted.
@@ -38,6 +39,15 @@ def also(picture: Picture) -> tuple[SafeText, Role] | None:
     rest = len(shown) - MOST_NAMES + (picture.fleet.attached_more if picture.fleet is not None else 0)
     words = ", ".join(shown[:MOST_NAMES]) + (f" +{rest}" if rest > 0 else "")
     return safe(f"also: {words}", 80), "text"
+
+
+def lease(fleet: Fleet) -> tuple[SafeText, Role] | None:
+    """``lease: uid:1000 (upgrade) until 10:45:12``; None while nobody holds it."""
+    if fleet.lease is None:
+        return None
+    purpose = f" ({fleet.lease.purpose[:24]})" if fleet.lease.purpose else ""
+    until = clock_in_lists(fleet.lease.expires_at)
+    return safe(f"lease: {fleet.lease.holder[:16]}{purpose} until {until}", 64), "warn"
 
 
 def _subject(each: Attached) -> str:

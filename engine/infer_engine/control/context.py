@@ -85,5 +85,6 @@ class Context:
             recorder=self.recorder.status() if self.recorder is not None else None,
             attached=self.presence.named(),
             attached_more=self.presence.more(),
+            lease=self.leases.holder(),
         )
         return structs.replace(status, fleet=fleet)

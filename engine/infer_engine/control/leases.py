@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from infer_engine.control.problems import echo
 from infer_engine.fleet.generation import Refusal, refuse
-from infer_engine.protocol import Lease
+from infer_engine.protocol import Lease, LeaseHolder
 
 TTL_S = 30.0
 #: Digits of the largest token that is read.
@@ -29,6 +29,18 @@ class Leases:
         if self._held is not None and self.clock() >= self._ends_s:
             self._held = None
         return self._held
+
+    def holder(self) -> LeaseHolder | None:
+        """What everybody may know of it."""
+        held = self.current()
+        if held is None:
+            return None
+        return LeaseHolder(holder=held.holder, purpose=held.purpose, expires_at=held.expires_at)
+
+    def warning(self, token: str | None) -> str | None:
+        """Of a fleet-wide change that would be refused now."""
+        held = self.current()
+        return None if held is None or token is not None else f"refused while it lasts: {self._said(held)}"
 
     def acquire(self, holder: str, purpose: str) -> Lease:
         """Refusal (409) while it is held, be it by the same principal: that may be another console."""
@@ -97,13 +109,17 @@ class Leases:
 
     def _taken(self, held: Lease) -> Refusal:
         left_s = max(0.0, self._ends_s - self.clock())
-        purpose = f" for {held.purpose}" if held.purpose else ""
         refusal = refuse(
             409,
             "lease_held",
             "Somebody is changing the fleet.",
-            f"{held.holder} holds the lease{purpose}; it ends in {left_s:.0f} s unless it is renewed.",
+            self._said(held),
             numbers={"ends_in_s": left_s},
         )
         refusal.retry_after_s = left_s
         return refusal
+
+    def _said(self, held: Lease) -> str:
+        left_s = max(0.0, self._ends_s - self.clock())
+        purpose = f" for {held.purpose}" if held.purpose else ""
+        return f"{held.holder} holds the lease{purpose}; it ends in {left_s:.0f} s unless it is renewed."

@@ -148,7 +148,7 @@ class _Attempt(Generic[B]):
         if command.dry_run:
             self._match(spec, required=False)
             result = await self._mutation.apply(self._request, command)
-            return self._document(result, spec)
+            return self._document(self._forewarned(result, command), spec)
         if not self._mutation.needs_version:
             return await self._done(command, spec)
         # One change of specs after another: between its version's check and its end there is no other.
@@ -157,6 +157,16 @@ class _Attempt(Generic[B]):
             return await self._done(command, spec)
         finally:
             self._pipeline.turn.release()
+
+    def _forewarned(self, result: CommandResult | Lease, command: B) -> CommandResult | Lease:
+        """A dry run of what somebody else's lease forbids says so."""
+        if not (isinstance(result, CommandResult) and self._mutation.fleet_wide(command)):
+            return result
+        warning = self._pipeline.leases.warning(self._request.headers.get("lease-token"))
+        if warning is None:
+            return result
+        effect = structs.replace(result.effect, warnings=[*result.effect.warnings, warning])
+        return structs.replace(result, effect=effect)
 
     async def _take_turn(self) -> None:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from infer_engine.fleet.timeline import GatewayMoments, TimelineLog
+from infer_engine.fleet.trace_parent import TraceParent
 from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import FinishReason, Problem, Tier
@@ -70,6 +71,8 @@ class GenerationSpec:
     moments: GatewayMoments | None = None
     #: Its client is sent the answer as it grows.
     streams: bool = False
+    #: The trace of its client that it belongs to.
+    trace_parent: TraceParent | None = None
 
 
 @dataclass(slots=True, eq=False)

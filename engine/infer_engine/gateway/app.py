@@ -7,8 +7,9 @@ comes back in the ``x-request-id`` of the answer.
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -47,16 +48,22 @@ def build_gateway(
     load: GatewayLoad | None = None,
     keyring: Keyring | None = None,
     protect_metrics: bool = False,
+    collectors: Sequence[Collector] = (),
     stopping: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
     """The application to serve. It holds nothing that needs closing: what it starts ends with each request.
 
     ``load`` is measured by whoever listens; without it the metrics page does not have those numbers. With a
     ``keyring`` nobody passes without one of its keys, except to health and (unless ``protect_metrics``) to
-    the metrics page. ``stopping``: the server was asked to end.
+    the metrics page, which shows what ``collectors`` have, too. ``stopping``: the server was asked to end.
     """
     settings = settings or GatewaySettings()
-    metrics = Metrics(fleet, model_name, gateway=(lambda: load.status(None)) if load else GatewayStatus)
+    metrics = Metrics(
+        fleet,
+        model_name,
+        gateway=(lambda: load.status(None)) if load else GatewayStatus,
+        others=collectors,
+    )
     desk = EncodingDesk(settings)
     if load is not None:
         load.tokenizer = lambda: desk.queue

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 
 from infer_engine.fleet.tenants import TENANT
+from infer_engine.fleet.trace_parent import TraceParent, read_traceparent
 from infer_engine.gateway.errors import ApiError, invalid, shown
 from infer_engine.gateway.keys import ApiKey
 from infer_engine.gateway.params import MAX_DEADLINE_S, TIERS, Params
@@ -24,6 +25,7 @@ class Identity:
     deadline_s: float | None = None
     #: Of the key that it came with; None where keys are not asked for.
     key: ApiKey | None = None
+    trace_parent: TraceParent | None = None
 
     def tier_for(self, params: Params) -> Tier:
         """The header or the body may name the tier; otherwise it is the key's, or interactive. 400 when
@@ -77,7 +79,8 @@ def read_identity(headers: Headers, key: ApiKey | None = None) -> Identity:
     if tier is not None and tier not in TIERS:
         raise _bad_header("x-infer-tier", "one of " + ", ".join(TIERS), tier)
     deadline_s = _deadline(headers.get("x-infer-deadline-s"))
-    return Identity(tenant, tier, headers.get("x-request-id"), deadline_s, key)
+    trace_parent = read_traceparent(headers.get("traceparent"))
+    return Identity(tenant, tier, headers.get("x-request-id"), deadline_s, key, trace_parent)
 
 
 def _deadline(given: str | None) -> float | None:

@@ -75,6 +75,7 @@ class Intake:
             deadline_s=identity.deadline_for(ask.params),
             moments=moments,
             streams=params.stream,
+            trace_parent=identity.trace_parent,
         )
         try:
             return self._fleet.submit_choices([_with_seed_of(spec, index) for index in range(params.choices)])

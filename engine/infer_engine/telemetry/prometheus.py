@@ -103,7 +103,14 @@ _COUNTERS: list[tuple[str, str, Callable[[ReplicaMeasures], float]]] = [
 class Metrics(Collector):
     """One fleet's metrics. Costs a histogram increment per token, and one status per scrape."""
 
-    def __init__(self, fleet: Fleet, model_name: str, gateway: Callable[[], GatewayStatus]) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        model_name: str,
+        gateway: Callable[[], GatewayStatus],
+        others: Sequence[Collector] = (),
+    ) -> None:
+        """``others`` have a place on the page too."""
         self._fleet = fleet
         self._gateway = gateway
         self._model = model_name
@@ -115,7 +122,8 @@ class Metrics(Collector):
         self._moved: Counter[tuple[str, str]] = Counter()
         self._moved_tokens: Counter[tuple[str, str]] = Counter()
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
+        for each in (self, *others):
+            self._registry.register(each)
         fleet.measures.subscribe(self._sampled)
         fleet.feed.subscribe(self._happened)
         fleet.on_finish(self._finished)
