@@ -68,7 +68,7 @@ def draw_options(parser: ArgumentParser) -> None:
 
 def read_only_option(parser: ArgumentParser, default: bool | str) -> None:
     parser.add_argument(
-        "--read-only", action="store_true", default=DEFAULT_FPS, help="look only: nothing can be changed"
+        "--read-only", action="store_true", default=default, help="look only: nothing can be changed"
     )
 
 
