@@ -37,7 +37,7 @@ class Driven:
         for key in keys:
             driver = self.app._driver
             assert driver is not None
-            event = events.Key(key, key if len(key) == 1 else None)
+            event = events.Key(key, key if len(key) == 1 else " " if key == "space" else None)
             event.set_sender(self.app)
             driver.send_message(event)
             await self.settle()

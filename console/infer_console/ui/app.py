@@ -1,6 +1,7 @@
 """The console's Textual app: screens over pictures, at the terminal's pace."""
 
 import asyncio
+import dataclasses
 import os
 import time
 import traceback
@@ -21,6 +22,7 @@ from infer_console.actions import registry
 from infer_console.actions.action import Action, Undo
 from infer_console.actions.opening import given_now, is_out, switched
 from infer_console.actions.params import Given
+from infer_console.habits.keymap import KeymapError, keymap_path, read_keymap
 from infer_console.past.export import Exported
 from infer_console.past.files import new_file
 from infer_console.state.picture import Picture
@@ -31,6 +33,7 @@ from infer_console.terminal.link import LinkBudget, Pace
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
 from infer_console.ui.backpressure import DEEP, queued_writes
+from infer_console.ui.commander import Commander
 from infer_console.ui.display import DEFAULT_DISPLAY, Display
 from infer_console.ui.leaving import EndingSignals, TerminalGuard
 from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
@@ -41,6 +44,7 @@ from infer_console.ui.quick_keys import as_typed, keep_escape
 from infer_console.ui.screens.action import ActionScreen
 from infer_console.ui.screens.base import ConsoleScreen, Interest, PaintedScreen
 from infer_console.ui.screens.boxes import KindsScreen, OperationScreen
+from infer_console.ui.screens.command import CommandScreen, PaletteScreen
 from infer_console.ui.screens.diff import DiffScreen
 from infer_console.ui.screens.doctor import DoctorScreen
 from infer_console.ui.screens.events import EventsScreen
@@ -79,6 +83,8 @@ if TYPE_CHECKING:
 
 #: How long a notice stands in the key bar.
 NOTICE_S = 4.0
+#: What is wrong with a file of the operator's is said for longer.
+TROUBLE_S = 15.0
 #: The clock and the age of the view go on by themselves.
 HEARTBEAT_S = 1.0
 MOST_UNDOS = 16
@@ -155,6 +161,9 @@ class ConsoleApp(App[int]):
         self._woken = False
         self._torn = TornAnswer()
         self._hold: Timer | None = None
+        self.commander = Commander(self)
+        self._troubles = [*(f"theme {trouble}" for trouble in self._theme_troubles), *self.commander.troubles]
+        self._read_keymap()
         self._alarm = -1
         self._interest: Interest | None = None
         #: What would take back what was done from here, the newest last.
@@ -232,8 +241,14 @@ class ConsoleApp(App[int]):
         self.set_interval(HEARTBEAT_S, self._heartbeat)
         if self.time.is_replay:
             self.set_interval(PLAY_S, self._play)
-        for trouble in self._theme_troubles[:1]:
-            self.say(f"theme {trouble}")
+        for trouble in self._troubles[:1]:
+            self.say(trouble, TROUBLE_S)
+
+    def _read_keymap(self) -> None:
+        try:
+            self.look.keymap = read_keymap(keymap_path())
+        except KeymapError as error:
+            self._troubles.insert(0, f"the usual keys are used: {error}")
 
     def on_unmount(self) -> None:
         self.collector.on_picture(None)
@@ -449,6 +464,13 @@ class ConsoleApp(App[int]):
             self.time.resume()
         self.frame()
 
+    @property
+    def fleet_names(self) -> tuple[str, ...]:
+        return ()
+
+    def show_fleet(self, name: str) -> None:
+        """One of ``fleet_names``."""
+
     def back_to_now(self) -> None:
         self.time.resume()
         self.frame()
@@ -523,9 +545,17 @@ class ConsoleApp(App[int]):
         picture = self.shown_picture if at is None else self.time.picture_at(at)
         return side_of(word, picture, replica)
 
+    @property
+    def theme_names(self) -> tuple[str, ...]:
+        return tuple(self._themes)
+
     def next_theme(self) -> None:
         names = list(self._themes)
-        self._theme_name = names[(names.index(self._theme_name) + 1) % len(names)]
+        self.use_theme(names[(names.index(self._theme_name) + 1) % len(names)])
+
+    def use_theme(self, name: str) -> None:
+        """One of ``theme_names``."""
+        self._theme_name = name
         screen = self.screen
         if isinstance(screen, PaintedScreen):
             screen.canvas.use_theme(self.theme_now)
@@ -549,14 +579,22 @@ class ConsoleApp(App[int]):
             if isinstance(self.screen, PaintedScreen):
                 self.screen.canvas.use_theme(written)
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, for_s: float = NOTICE_S) -> None:
         """A short notice in place of the key bar."""
-        self._notice = (safe(text, 200), time.monotonic() + NOTICE_S)
+        self._notice = (safe(text, 200), time.monotonic() + for_s)
         self.frame()
 
     def open_filter(self) -> None:
         if isinstance(self.screen, ConsoleScreen):
             self.push_screen(FilterScreen(self.screen))
+
+    def open_command(self, text: str = "") -> None:
+        if isinstance(self.screen, ConsoleScreen):
+            self.push_screen(CommandScreen(self.screen, text))
+
+    def open_palette(self) -> None:
+        if isinstance(self.screen, ConsoleScreen):
+            self.push_screen(PaletteScreen(self.screen))
 
     def open_kinds(self) -> None:
         if isinstance(self.screen, ConsoleScreen):
@@ -619,6 +657,9 @@ class ConsoleApp(App[int]):
         if refusal is not None:
             self.say(refusal)
             return
+        own = self.look.keymap.get(action.name)
+        if own and action.key:
+            action = dataclasses.replace(action, key=own[0])
         self.push_screen(ActionScreen(below, action, target, given))
 
 

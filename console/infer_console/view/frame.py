@@ -24,7 +24,7 @@ def bottom_row(
     if notice is not None:
         return Line(width, "bar").put(" ").put(notice, "warn").row()
     why_not = actions_off(picture, look, now)
-    return key_bar(screen, width, why_not, bar_tone(picture))
+    return key_bar(screen, width, why_not, bar_tone(picture), look.keymap)
 
 
 def start_rows(picture: Picture, width: int, height: int) -> list[Row]:

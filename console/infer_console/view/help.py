@@ -2,7 +2,7 @@
 
 from infer_console.terminal.safe_text import safe
 from infer_console.view.keys import ALL, Key, keys_of
-from infer_console.view.look import ScreenName
+from infer_console.view.look import Keymap, ScreenName
 from infer_console.view.row import Line, Role, Row, beside
 
 #: Signs with their meaning.
@@ -19,13 +19,15 @@ SIGNS: tuple[tuple[str, Role, str], ...] = (
 )
 
 
-def help_rows(screen: ScreenName, width: int, height: int, url: str = "") -> list[Row]:
+def help_rows(
+    screen: ScreenName, width: int, height: int, url: str = "", keymap: Keymap | None = None
+) -> list[Row]:
     """A framed box. Where there is no room for a line per key, those that look share lines by their short
     names. ``url`` is that of the server's control socket."""
     outer = max(24, min(100, width - 2))
     inner = outer - 4
     room = max(1, height - 4)
-    keys = _merged(keys_of(screen))
+    keys = _merged(keys_of(screen, keymap))
     looks = [key for key in keys if key.kind == "look"]
     look = [_key_row(key, inner) for key in looks]
     act = [_key_row(key, inner) for key in keys if key.kind == "act"]

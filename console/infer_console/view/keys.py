@@ -1,9 +1,11 @@
 """Every key once: what it does, where, and how the key bar and the help page call it. Small letters look,
 capitals act."""
 
+import re
 from typing import Literal, LiteralString, NamedTuple
 
-from infer_console.view.look import ScreenName
+from infer_console.terminal.safe_text import safe
+from infer_console.view.look import Keymap, ScreenName
 from infer_console.view.row import Line, Row, Shown, Tone
 
 ALL: tuple[ScreenName, ...] = (
@@ -25,7 +27,7 @@ class Key(NamedTuple):
     #: As Textual names it.
     key: str
     #: As the operator sees it.
-    shown: LiteralString
+    shown: Shown
     #: The name of the action, ``action_<name>`` on the screen.
     action: str
     label: LiteralString
@@ -35,6 +37,22 @@ class Key(NamedTuple):
     screens: tuple[ScreenName, ...] = ALL
     #: In the key bar; the lower, the sooner it is left out.
     bar: int = 0
+
+    @property
+    def name(self) -> str:
+        """As a keymap file calls it: ``drain``, ``step-back``."""
+        return _NAMES.get(self.action) or re.sub(r"act\('(.*)'\)", r"\1", self.action).replace("_", "-")
+
+
+_NAMES = {
+    "step(-5)": "step-back",
+    "step(5)": "step-forward",
+    "step(-60)": "minute-back",
+    "step(60)": "minute-forward",
+    "to_mark(-1)": "mark-before",
+    "to_mark(1)": "mark-after",
+    "quit": "leave",
+}
 
 
 KEYS: tuple[Key, ...] = (
@@ -212,6 +230,8 @@ KEYS: tuple[Key, ...] = (
         7,
     ),
     Key("t", "t", "theme", "theme", "next colour theme", "look", ALL),
+    Key("colon", ":", "command", "command", "a command by name; tab completes", "look", ALL),
+    Key("ctrl+p", "ctrl+p", "palette", "palette", "search all commands", "look", ALL),
     Key(
         "D",
         "D",
@@ -301,13 +321,41 @@ KEYS: tuple[Key, ...] = (
 )
 
 
-def keys_of(screen: ScreenName) -> list[Key]:
-    return [key for key in KEYS if screen in key.screens]
+def keys_of(screen: ScreenName, keymap: Keymap | None = None) -> list[Key]:
+    """With the keys of ``keymap`` in the place of the usual ones."""
+    usual = [key for key in KEYS if screen in key.screens]
+    if not keymap:
+        return usual
+    moved = {word for key in usual if key.name in keymap for word in key.shown.split()}
+    return [_mapped(key, keymap, moved) for key in usual]
 
 
-def key_bar(screen: ScreenName, width: int, why_not: Shown = "", tone: Tone = "bar") -> Row:
+def _mapped(key: Key, keymap: Keymap, moved: set[str]) -> Key:
+    """``moved`` are keys that mean something else now, or nothing: no other line tells of them."""
+    keys = keymap.get(key.name)
+    if keys is not None:
+        shown = safe(" ".join(shown_key(each) for each in keys), 24)
+        return key._replace(key=",".join(keys), shown=shown, help=key.help or key.label)
+    kept = [word for word in key.shown.split() if word not in moved]
+    if len(kept) == len(key.shown.split()):
+        return key
+    return key._replace(shown=safe(" ".join(kept) or shown_key(key.key.partition(",")[0])))
+
+
+def shown_key(key: str) -> str:
+    """A key as the operator sees it."""
+    return next((usual.shown for usual in KEYS if usual.key == key and " " not in usual.shown), key)
+
+
+def key_bar(
+    screen: ScreenName,
+    width: int,
+    why_not: Shown = "",
+    tone: Tone = "bar",
+    keymap: Keymap | None = None,
+) -> Row:
     """The keys that fit: first those that look, then those that act, or why they do not."""
-    kept = [key for key in keys_of(screen) if key.bar and not (why_not and key.kind == "act")]
+    kept = [key for key in keys_of(screen, keymap) if key.bar and not (why_not and key.kind == "act")]
     while kept and _cells(kept) + len(why_not) > width:
         kept.remove(min(reversed(kept), key=lambda key: key.bar))
     last = [key for key in kept if key.action in ("help", "quit")]

@@ -1,14 +1,17 @@
 """What the operator looks at: the screen's focus, cursors, sort, filter and lens. No picture data lives
 here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 from infer_console.terminal.link import Pace
+from infer_console.view.columns import ColumnChoice
 from infer_console.view.owners import OwnerLetters
 from infer_console.view.scrubber import Scrub
 
+#: Of the actions that were given other keys, by name.
+Keymap = Mapping[str, tuple[str, ...]]
 ScreenName = Literal["fleet", "replica", "requests", "streams", "events", "traffic", "planner", "doctor"]
 Pane = Literal[
     "replicas",
@@ -160,6 +163,10 @@ class Look:
     marked: list[str] = field(default_factory=list)
     #: The one request whose tokens are shown, over what was picked.
     zoomed: str | None = None
+    #: By table: which columns are shown and hidden beyond what the width decides.
+    columns: dict[str, ColumnChoice] = field(default_factory=dict[str, ColumnChoice])
+    #: By name of an action: its keys in the place of the usual ones.
+    keymap: Keymap = field(default_factory=dict[str, tuple[str, ...]])
     owners: OwnerLetters = field(default_factory=OwnerLetters)
     #: Frames skipped because the terminal was behind.
     skipped_frames: int = 0

@@ -9,6 +9,7 @@ from infer_engine.protocol import Kv, Operation, Replica, Slo
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.alarms import alarm_sign, worst_alarms
+from infer_console.view.columns import wanted
 from infer_console.view.filter import compiled
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, rate, seconds
 from infer_console.view.gauge import kv_gauge, kv_head
@@ -242,7 +243,7 @@ def replica_table(picture: Picture, look: Look, width: int, height: int) -> list
     with_hits = any(replica.status.prefix_hit_ratio is not None for replica in replicas)
     id_width = min(16, max((len(replica.status.id) for replica in replicas), default=2))
     made = columns(_common_kv(replicas), with_hits, id_width, targets(picture), narrow=width < NARROW)
-    fitted = fit_columns(made, width - LEAD)
+    fitted = fit_columns(wanted(made, look.columns.get("replicas")), width - LEAD)
     rows = [_filter_rule(picture, look, len(replicas), width)] if look.filter else []
     rows.append(head_row(fitted, width, LEAD, look.fleet_sort))
     cursor = follow(picture, look, "fleet", "replicas", [replica.status.id for replica in replicas])

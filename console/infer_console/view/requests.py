@@ -6,6 +6,7 @@ from infer_engine.protocol import RequestRow
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, join_text, safe, safe_identifier
+from infer_console.view.columns import wanted
 from infer_console.view.filter import compiled
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, seconds, short_count
 from infer_console.view.layout import rule, window
@@ -153,7 +154,8 @@ def request_table(picture: Picture, look: Look, width: int, height: int) -> list
     rows = [_title(picture, look, len(items), width)]
     longest = max((len(item.id) for item in items), default=8)
     with_ids = any(item.row is not None and item.row.client_id for item in items)
-    fitted = fit_columns(columns(longest, with_ids), width - LEAD)
+    made = wanted(columns(longest, with_ids), look.columns.get("requests"))
+    fitted = fit_columns(made, width - LEAD)
     rows.append(head_row(fitted, width, LEAD))
     foot = _foot(picture, look, width)
     room = max(1, height - len(rows) - len(foot))

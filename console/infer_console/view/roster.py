@@ -4,6 +4,7 @@ from infer_engine.protocol import RequestRow
 
 from infer_console.state.picture import ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
+from infer_console.view.columns import wanted
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, seconds, size
 from infer_console.view.layout import rule, window
 from infer_console.view.look import Look
@@ -112,7 +113,8 @@ def roster_section(replica: ReplicaPicture, look: Look, width: int, height: int)
     owners = [row.id for row in replica.rows.values() if row.kv_blocks]
     marks = {id: look.owners.mark(replica.status.id, id) for id in owners}
     selected = selected_request(replica, look)
-    fitted = fit_columns(columns(replica, marks, selected, width), width - LEAD)
+    chosen = wanted(columns(replica, marks, selected, width), look.columns.get("roster"))
+    fitted = fit_columns(chosen, width - LEAD)
     made.append(head_row(fitted, width, LEAD))
     room = height - len(made)
     shown = window(len(rows), room if len(rows) <= room else max(1, room - 1), cursor.index)

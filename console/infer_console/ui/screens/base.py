@@ -13,7 +13,7 @@ from infer_console.terminal.safe_text import safe
 from infer_console.ui.backpressure import is_behind
 from infer_console.ui.widgets.canvas import Canvas
 from infer_console.view.keys import keys_of
-from infer_console.view.look import PANES, Cursor, Pane, ScreenName, Size
+from infer_console.view.look import PANES, Cursor, Keymap, Pane, ScreenName, Size
 from infer_console.view.order import follow, pane_ids
 from infer_console.view.row import Row, plain
 from infer_console.view.scrubber import scrub_row
@@ -36,9 +36,9 @@ class Interest(NamedTuple):
     timeline: str | None = None
 
 
-def actions_of(screen: ScreenName) -> dict[str, str]:
+def actions_of(screen: ScreenName, keymap: Keymap | None = None) -> dict[str, str]:
     """The action of each key of one screen, by Textual's name of the key."""
-    bindings = BindingsMap([Binding(key.key, key.action) for key in keys_of(screen)])
+    bindings = BindingsMap([Binding(key.key, key.action) for key in keys_of(screen, keymap)])
     return {key: bound[0].action for key, bound in bindings.key_to_bindings.items()}
 
 
@@ -109,9 +109,14 @@ class ConsoleScreen(PaintedScreen):
 
     name_in_look: ClassVar[ScreenName] = "fleet"
     actions: ClassVar[dict[str, str]] = {}
+    #: The same with the operator's keymap; made when the first key is pressed.
+    _mapped: dict[str, str] | None = None
 
     async def press(self, key: events.Key) -> None:
-        action = self.actions.get(key.key)
+        if self._mapped is None:
+            keymap = self.console.look.keymap
+            self._mapped = actions_of(self.name_in_look, keymap) if keymap else self.actions
+        action = self._mapped.get(key.key)
         if action is not None:
             await self.app.run_action(action, self)
 
@@ -203,6 +208,12 @@ class ConsoleScreen(PaintedScreen):
 
     def action_filter(self) -> None:
         self.console.open_filter()
+
+    def action_command(self) -> None:
+        self.console.open_command()
+
+    def action_palette(self) -> None:
+        self.console.open_palette()
 
     def action_kinds(self) -> None:
         self.console.open_kinds()

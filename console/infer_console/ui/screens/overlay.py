@@ -43,7 +43,8 @@ class HelpScreen(OverlayScreen):
         self._about: ScreenName = about
 
     def box(self, picture: Picture, size: Size, now: float) -> list[Row]:
-        return help_rows(self._about, size.width, size.height, picture.link.url)
+        keymap = self.console.look.keymap
+        return help_rows(self._about, size.width, size.height, picture.link.url, keymap)
 
     def pressed(self, event: events.Key) -> None:
         self.close()

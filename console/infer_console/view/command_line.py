@@ -1,0 +1,81 @@
+"""The command line at the bottom of the screen, and the palette over its middle."""
+
+import textwrap
+from collections.abc import Sequence
+
+from infer_console.commands.complete import Found
+from infer_console.commands.known import Known
+from infer_console.commands.line import CommandLine
+from infer_console.terminal.safe_text import safe
+from infer_console.view.layout import window
+from infer_console.view.row import Line, Row, Shown
+
+#: Rows that an error may take of the screen above the line.
+MOST_ERROR_ROWS = 4
+PROMPT: Shown = ":"
+
+
+def command_rows(line: CommandLine, known: Known, width: int) -> list[Row]:
+    """What goes over the last rows of the screen: an error or what the next word may be, then the line."""
+    above = _error_rows(line.error, width) if line.error else [_hint_row(line, known, width)]
+    return [*above, _typed_row(line, width)]
+
+
+def _typed_row(line: CommandLine, width: int) -> Row:
+    """The part of the line around the place where the next character goes."""
+    room = max(4, width - len(PROMPT) - 2)
+    first = max(0, line.at - room)
+    made = Line(width, "bar").put(PROMPT, "accent").put(safe(line.text[first : line.at], room), "strong")
+    made.put("▏", "accent").put(safe(line.text[line.at : first + room], room), "strong")
+    return made.right(" enter: do  esc: leave ", "dim").row()
+
+
+def _hint_row(line: CommandLine, known: Known, width: int) -> Row:
+    usage, offered, chosen = line.hint(known)
+    made = Line(width, "bar").put(" ")
+    if usage:
+        made.put(safe(usage, max(10, width * 2 // 3 if offered else width)), "dim").put("  ")
+    first = offered.index(chosen) if chosen in offered else 0
+    for word in offered[max(0, first - 1) :]:
+        if made.left < 4:
+            break
+        made.put(safe(word, 48), "accent" if word == chosen else "label").put("  ")
+    return made.row()
+
+
+def _error_rows(error: str, width: int) -> list[Row]:
+    pieces = textwrap.wrap(safe(error, 600), max(8, width - 2))[:MOST_ERROR_ROWS]
+    return [Line(width, "bar").put(" ").put(safe(piece), "crit").row() for piece in pieces]
+
+
+def palette_rows(search: str, found: Sequence[Found], at: int, width: int, height: int) -> list[Row]:
+    """A framed box: what is searched for, and the commands that fit."""
+    outer = max(20, min(84, width - 2))
+    inner = outer - 4
+    room = max(1, min(16, height - 6))
+    top = Line(outer, "dialog").put("┌─ ", "rule").put("Commands", "strong").put(" ")
+    rows = [
+        top.to(outer - 1, "─", "rule").put("┐", "rule").row(),
+        _framed(
+            Line(inner, "dialog").put("› ", "accent").put(safe(search), "strong").put("▏", "accent"), outer
+        ),
+    ]
+    shown = window(len(found), room, at)
+    for index in shown:
+        each = found[index]
+        line = Line(inner, "cursor" if index == at else "dialog").put("▸ " if index == at else "  ", "accent")
+        line.put(safe(each.line, 40), "strong" if each.whole else "text").put(
+            "" if each.whole else " …", "dim"
+        )
+        line.to(min(26, inner // 2)).put("  ").put(safe(each.help), "dim")
+        rows.append(_framed(line, outer))
+    if not found:
+        rows.append(_framed(Line(inner, "dialog").put("no command is like this", "dim"), outer))
+    rows += [_framed(Line(inner, "dialog"), outer)] * (room - max(1, len(shown)))
+    bottom = Line(outer, "dialog").put("└", "rule").to(outer - 27, "─", "rule")
+    bottom.put(" enter: do  esc: close ", "dim")
+    return [*rows, bottom.to(outer - 1, "─", "rule").put("┘", "rule").row()]
+
+
+def _framed(line: Line, outer: int) -> Row:
+    return Line(outer, "dialog").put("│ ", "rule").put_spans(line.row()).to(outer - 2).put(" │", "rule").row()
