@@ -9,7 +9,7 @@ from pathlib import Path
 
 TOKEN_VARIABLE = "INFER_CONSOLE_TOKEN"
 FILE_VARIABLE = "INFER_CONSOLE_TOKEN_FILE"
-#: The token of the lease that the caller holds, as ``infer-console lease take`` printed it. No secret, a number.
+#: The token of the lease that the caller holds, as ``infer-console lease take`` printed it: no secret.
 LEASE_VARIABLE = "INFER_CONSOLE_LEASE"
 MAX_TOKEN_BYTES = 256
 #: What a header can carry, and what every token is made of.

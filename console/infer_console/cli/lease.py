@@ -1,6 +1,7 @@
 """lease: who may change the whole fleet in several steps, with nobody else getting in between."""
 
 import asyncio
+import sys
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -23,9 +24,8 @@ def _lease(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
     if (arguments.action in ("renew", "release")) != (arguments.id is not None):
-        complain(
-            f"lease {arguments.action}: {'no ID is' if arguments.id else 'the ID that take printed is'} needed"
-        )
+        needed = "no ID is" if arguments.id else "the ID that take printed is"
+        complain(f"lease {arguments.action}: {needed} needed")
         return codes.USAGE
     if arguments.action != "take" and (arguments.hold or arguments.purpose):
         complain("--hold and --purpose are for lease take")
@@ -54,6 +54,7 @@ async def _hold(client: "EngineClient", lease: Lease) -> int:
     """Until it is interrupted; then the lease is given back. RefusedError when it is lost before."""
     from infer_console.cli.output import note
 
+    sys.stdout.flush()  # whoever reads it wants it now
     note("held until this ends (Ctrl-C)")
     try:
         while True:

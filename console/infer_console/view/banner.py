@@ -135,7 +135,7 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
         company = also(picture)
         if company is not None:
             facts.append(company)
-        held = lease(fleet)
+        held = lease(fleet, width)
         if held is not None:
             facts.insert(0, held)
         if fleet.spec is not None and fleet.spec.shed:

@@ -11,6 +11,7 @@ from infer_console.view.row import Role
 
 #: Named so many; the rest is counted.
 MOST_NAMES = 3
+WIDE = 120
 _CLAIMED = re.compile(r"(.*) \((.*)\)", re.DOTALL)
 
 
@@ -41,10 +42,13 @@ def also(picture: Picture) -> tuple[SafeText, Role] | None:
     return safe(f"also: {words}", 80), "text"
 
 
-def lease(fleet: Fleet) -> tuple[SafeText, Role] | None:
-    """``lease: uid:1000 (upgrade) until 10:45:12``; None while nobody holds it."""
+def lease(fleet: Fleet, width: int) -> tuple[SafeText, Role] | None:
+    """``lease: uid:1000 (upgrade) until 10:45:12``; on a narrow screen only who. None while nobody holds
+    it."""
     if fleet.lease is None:
         return None
+    if width < WIDE:
+        return safe(f"lease: {fleet.lease.holder[:16]}"), "warn"
     purpose = f" ({fleet.lease.purpose[:24]})" if fleet.lease.purpose else ""
     until = clock_in_lists(fleet.lease.expires_at)
     return safe(f"lease: {fleet.lease.holder[:16]}{purpose} until {until}", 64), "warn"

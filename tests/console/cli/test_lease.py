@@ -10,6 +10,8 @@ from infer_console.cli import codes
 from support.cli import Run
 from support.server import EngineServer
 
+MAIN = "from infer_console.cli import main; raise SystemExit(main())"
+
 
 def test_who_holds_it_acts_and_the_others_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("lease", "show").out == "nobody holds the lease\n"
@@ -49,7 +51,7 @@ def test_who_holds_it_acts_and_the_others_are_told(run: Run, monkeypatch: pytest
 
 def test_held_until_interrupted_it_is_given_back(run: Run, engine: EngineServer) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-m", "infer_console", "lease", "take", "--hold"],
+        [sys.executable, "-c", MAIN, "lease", "take", "--hold"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "INFER_CONSOLE_CONNECT": engine.control_url},
