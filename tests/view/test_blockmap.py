@@ -3,9 +3,12 @@
 import dataclasses
 
 import msgspec
+import pytest
 from infer_console.state.picture import ReplicaPicture
+from infer_console.terminal.plain_ascii import plain_ascii
 from infer_console.view.blockmap import block_section, blocks_per_cell, map_rows
-from infer_console.view.look import LENSES, Look
+from infer_console.view.lenses import legend
+from infer_console.view.look import LENSES, Lens, Look
 from infer_console.view.row import plain
 from support import pictures
 
@@ -121,3 +124,9 @@ def test_the_selected_request_is_lit_through_every_lens() -> None:
         (row,) = map_rows(replica, blocks, look, 21, 1, 1)
         lit = "".join(span.text for span in row if span.role == "selected")
         assert len(lit) == 4, lens
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_signs_of_a_lens_are_told_apart_without_colours_and_in_ascii(lens: Lens) -> None:
+    signs = [glyph.text for glyph, _ in legend(lens)]
+    assert len({plain_ascii(sign) for sign in signs}) == len(signs)

@@ -20,3 +20,22 @@ def test_what_it_will_do_is_shown_beside_the_buttons_whatever_the_size(width: in
     assert "Drain r2 ]" in text
     assert "9 requests" in text
     assert "mode" in text, "the field that is edited"
+
+
+def shown_now(target: str) -> str:
+    dialog = Dialog(Form.of(registry.action("tenant"), target, {}, ()), Prediction("screen", [], []))
+    return plain(dialog_rows(dialog, pictures.incident(), 120, 30, 0.0)[1])
+
+
+def test_a_tenants_dialog_tells_what_it_uses_now() -> None:
+    named = [use for use in pictures.TENANTS if use.tenants == 1]
+    assert len(named) > 1
+    for use in named:
+        words = shown_now(use.tenant)
+        assert f"RUN {use.running}  WAIT {use.waiting}  KV " in words
+        assert f"{use.kv_blocks:,} blk" in words
+
+
+def test_a_tenant_without_a_row_of_its_own_is_not_said_to_be_gone() -> None:
+    assert "not told: it may be one of 9 others" in shown_now("somebody")
+    assert "not there" not in shown_now("somebody")

@@ -34,12 +34,18 @@ def lines(picture: Picture, look: Look, size: Size, replica: bool = False) -> li
     return [plain(row) for row in draw(picture, look, size, pictures.NOW)]
 
 
-def test_an_action_is_never_cut() -> None:
+@pytest.mark.parametrize("width", [100, 120, 160])
+def test_an_alarms_cause_stands_whole_and_its_action_gets_what_is_left(width: int) -> None:
+    picture = pictures.incident(alarms=(LONG,))
+    (row,) = alarm_rows(picture, width, 1)
+    assert LONG.text in plain(row)
+    assert "3m58s" in plain(row)
+    assert ("→ raise headroom (H)" in plain(row)) == (width > 120), "not torn to nothing"
+
+
+def test_an_action_that_does_not_fit_beside_the_cause_has_a_row() -> None:
     picture = pictures.incident(alarms=(LONG,))
     assert LONG.action is not None
-    (row,) = alarm_rows(picture, 120, 1)
-    assert LONG.action in plain(row)
-    assert "3m58s" in plain(row)
     assert alarm_lines(picture, 120) == 2
     first, second = (plain(row) for row in alarm_rows(picture, 120, 2))
     assert LONG.text in first

@@ -192,16 +192,16 @@ class HeadlessRecorder:
 
     def _prune(self) -> None:
         """Remove what is beyond the bounds, the oldest first, never the file that is being written."""
-        found: list[tuple[float, int, Path]] = []
+        found: list[tuple[int, Path, int]] = []
         for path in self._directory.glob(f"*{ENDING}"):
             if path != self._path:
                 status = path.stat()
-                found.append((status.st_mtime, status.st_size, path))
+                found.append((status.st_mtime_ns, path, status.st_size))
         found.sort()
-        total = sum(size for _, size, _ in found) + (self._file.tell() if self._file is not None else 0)
+        total = sum(size for _, _, size in found) + (self._file.tell() if self._file is not None else 0)
         oldest_at = self._wall() - self._retention.max_age_s
-        for changed_at, size, path in found:
-            if total <= self._retention.max_bytes and changed_at >= oldest_at:
+        for changed_ns, path, size in found:
+            if total <= self._retention.max_bytes and changed_ns / 1e9 >= oldest_at:
                 return
             path.unlink(missing_ok=True)
             total -= size

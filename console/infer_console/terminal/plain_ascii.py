@@ -18,7 +18,7 @@ TABLE: dict[str, str] = {
     "╲": "\\",
     "╳": "x",
     # shades and blocks
-    "█": "#",
+    "█": "@",  # not "#": that is a used block beside the selected ones
     "▓": "%",
     "▒": ":",
     "░": ",",
@@ -36,7 +36,7 @@ TABLE: dict[str, str] = {
     "▫": "o",
     "·": ".",
     "•": "*",
-    "●": "@",
+    "●": "*",
     "○": "o",
     "◌": "o",
     "◐": "(",

@@ -3,12 +3,14 @@
 from infer_engine.protocol import Alarm
 
 from infer_console.state.picture import Picture
-from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
+from infer_console.terminal.safe_text import SafeText, fit_text, safe, safe_identifier
 from infer_console.view.format import age
 from infer_console.view.row import Line, Role, Row, Shown
 
 CRITICAL = "▲"
 WARNING = "△"
+#: Of an action less than this says nothing.
+LEAST_ACTION = 12
 
 
 def alarm_sign(alarm: Alarm) -> tuple[Shown, Role]:
@@ -42,8 +44,8 @@ def alarm_lines(picture: Picture, width: int, replica: str | None = None) -> int
 
 
 def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = None) -> list[Row]:
-    """At most ``height`` lines; the last one counts what did not fit. Where room is short the text is cut,
-    the action is not."""
+    """At most ``height`` lines; the last one counts what did not fit. The cause comes first: where an action
+    has no row of its own, it gets what the cause leaves."""
     alarms = shown_alarms(picture, replica)
     rows: list[Row] = []
     if height == 1 and len(alarms) > 1:
@@ -100,6 +102,5 @@ def _alarm_row(alarm: Alarm, number: str, width: int, tail: SafeText) -> Row:
     where, since = _where(alarm), _since(alarm)
     if where:
         line.put(where, "strong").put(": ")
-    room = max(0, line.left - len(since) - len(tail) - 1)
-    line.put(safe(alarm.text, room), "text").put(since, "dim")
-    return line.right(tail, "accent").row()
+    line.put(safe(alarm.text, max(0, line.left - len(since) - 1)), "text").put(since, "dim")
+    return line.right(fit_text(tail, line.left - 1) if line.left > LEAST_ACTION else safe(""), "accent").row()

@@ -18,6 +18,7 @@ from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent
 from infer_console.view.layout import fill
 from infer_console.view.operations import operation_row
 from infer_console.view.row import Line, Role, Row, Shown, with_tone
+from infer_console.view.tenants import pool_blocks
 
 WIDTH = 84
 _LABEL = 20
@@ -126,6 +127,8 @@ def _numbers(dialog: Dialog, picture: Picture, inner: int) -> Row:
     target = dialog.form.current_target
     if dialog.form.action.target == "request":
         return _request_numbers(line, picture, target)
+    if dialog.form.action.target == "tenant" and target is not None:
+        return _tenant_numbers(line, picture, target)
     replica = picture.replicas.get(target or "")
     if replica is not None:
         status = replica.status
@@ -153,6 +156,22 @@ def _numbers(dialog: Dialog, picture: Picture, inner: int) -> Row:
 def _ttft(line: Line, p99_s: float | None) -> Line:
     line.put("  TTFT p99 ", "label").put(seconds(p99_s))
     return line.put("s" if p99_s is not None else "", "dim")
+
+
+def _tenant_numbers(line: Line, picture: Picture, tenant: str) -> Row:
+    """What it uses of the whole fleet; the server names those with the most blocks alone."""
+    uses = picture.totals.tenants if picture.totals is not None else []
+    use = next((use for use in uses if use.tenants == 1 and use.tenant == tenant), None)
+    if use is None:
+        among = next((other.tenants for other in uses if other.tenants > 1), 0)
+        words = f"not told: it may be one of {count(among)} others" if among else "it has nothing here"
+        return line.put(safe(words) if uses else UNKNOWN, "dim").row()
+    pool = pool_blocks(picture)
+    line.put("RUN ", "label").put(count(use.running)).put("  WAIT ", "label").put(count(use.waiting))
+    line.put("  KV ", "label").put(percent(use.kv_blocks / pool) if pool else UNKNOWN).put("% ", "dim")
+    line.put(count(use.kv_blocks)).put(" blk", "dim")
+    line.put("  REQ/m ", "label").put(count(use.requests_per_min))
+    return line.put("  refused/m ", "label").put(count(use.refused_per_min)).row()
 
 
 def _request_numbers(line: Line, picture: Picture, target: str | None) -> Row:
