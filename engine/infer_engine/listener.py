@@ -8,7 +8,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Generator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import h11
 import uvicorn
@@ -37,6 +37,13 @@ HANDSHAKE_DEADLINE_S = 10.0
 App = Callable[..., Any]
 
 
+class Malformed(NamedTuple):
+    """The answer to what is no HTTP request."""
+
+    content_type: bytes
+    body: bytes
+
+
 class GuardedProtocol(H11Protocol):
     """What uvicorn leaves open. It has no deadline for request heads; it stops reading, and so does not see
     a client leave, while a further request waits behind the one that is being answered, or while an answer
@@ -47,6 +54,7 @@ class GuardedProtocol(H11Protocol):
     #: Set by the listener that makes the class.
     limits: ClassVar[Connections]
     refusal: ClassVar[App]
+    malformed: ClassVar["Malformed"]
 
     _deadline: asyncio.TimerHandle | None = None
     _verdict: Verdict | None = None
@@ -81,6 +89,24 @@ class GuardedProtocol(H11Protocol):
         bytes of it still wait to be sent."""
         if not self._awaits_head():
             self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """In the shape of this listener's other errors. While an answer is under way nothing can be said."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        headers = [
+            (b"content-type", self.malformed.content_type),
+            (b"content-length", str(len(self.malformed.body)).encode()),
+            (b"connection", b"close"),
+        ]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=self.malformed.body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
@@ -122,6 +148,9 @@ class GuardedProtocol(H11Protocol):
             self.transport.abort()
 
 
+MALFORMED = Malformed(b"text/plain; charset=utf-8", b"That is no HTTP request.")
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -148,7 +177,8 @@ class _Server(uvicorn.Server):
 
 class Listener:
     """Serves ``app`` on a bound ``sock`` from ``start`` until ``close``, over TLS where ``tls`` is given.
-    ``refusal`` answers those who are beyond ``limits``; it must end their connections."""
+    ``refusal`` answers those who are beyond ``limits``; it must end their connections. ``malformed`` is the
+    answer to what is no HTTP request, or has a head of more than MAX_HEAD_BYTES."""
 
     def __init__(
         self,
@@ -158,9 +188,14 @@ class Listener:
         limits: Connections | None = None,
         refusal: App | None = None,
         tls: ssl.SSLContext | None = None,
+        malformed: Malformed = MALFORMED,
     ) -> None:
         self.limits = limits or Connections(most=MAX_CONNECTIONS)
-        bounds = {"limits": self.limits, "refusal": staticmethod(refusal or _too_many)}
+        bounds = {
+            "limits": self.limits,
+            "refusal": staticmethod(refusal or _too_many),
+            "malformed": malformed,
+        }
         config = uvicorn.Config(
             app,
             http=type("BoundProtocol", (GuardedProtocol,), bounds),

@@ -31,7 +31,7 @@ from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.simulated import simulated_fleet
 from infer_engine.fleet.spec_file import SpecDirError
 from infer_engine.garbage import leave_out_what_is_here, look_seldom
-from infer_engine.gateway.app import build_gateway, too_many_connections
+from infer_engine.gateway.app import build_gateway, malformed_request, too_many_connections
 from infer_engine.gateway.keys import Keyring
 from infer_engine.gateway.load import GatewayLoad
 from infer_engine.gateway.simulated import MarkSimulated
@@ -46,6 +46,7 @@ from infer_engine.settings import ServerSettings
 from infer_engine.sockets import Sockets, reached_at, url_of
 from infer_engine.start_error import StartError
 from infer_engine.supervisor import Supervisor
+from infer_engine.telemetry.audit_metrics import AuditMetrics
 from infer_engine.telemetry.mqtt import Publisher
 from infer_engine.telemetry.mqtt_config import read_broker
 from infer_engine.telemetry.otlp_traces import OtlpTraces, collector_url, require_libraries
@@ -131,6 +132,7 @@ async def _run(
     )
     load = GatewayLoad(lambda: limits.open, limits)
     traces = _traces(settings, fleet, model.name)
+    audit_files = AuditFiles((kept.directory or fleet.run_dir) / "audit")
     app = build_gateway(
         fleet,
         model.tokenizer,
@@ -140,10 +142,12 @@ async def _run(
         keyring=keyring,
         protect_metrics=settings.protect_metrics,
         stopping=stop.asked.is_set,
-        collectors=() if traces is None else (traces,),
+        collectors=(AuditMetrics(audit_files.sync_s), *(() if traces is None else (traces,))),
     )
     marked = app if settings.deployment is None else MarkSimulated(app, str(settings.deployment))
-    gateway = Listener(marked, sockets.gateway, limits=limits, refusal=too_many_connections)
+    gateway = Listener(
+        marked, sockets.gateway, limits=limits, refusal=too_many_connections, malformed=malformed_request()
+    )
     context = Context(
         fleet=fleet,
         tokenizer=model.tokenizer,
@@ -151,7 +155,7 @@ async def _run(
         injector=Injector(fleet, model.tokenizer, operations, model.context_length),
         gateway_status=lambda: load.status(sockets.gateway_url),
         server_version=_version(),
-        audit=Audit(AuditFiles((kept.directory or fleet.run_dir) / "audit")),
+        audit=Audit(audit_files),
     )
     publisher = _publisher(settings, context, sockets)
     supervisor = Supervisor.of_this_process()

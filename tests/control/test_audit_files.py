@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from infer_engine.audit_chain import Chain, ChainError
 from infer_engine.control.audit_files import AuditDirError, AuditFiles, read_files
+from infer_engine.telemetry.audit_metrics import AuditMetrics
 
 
 def walk(directory: Path) -> int:
@@ -125,3 +126,15 @@ def test_two_servers_do_not_write_one_audit(tmp_path: Path) -> None:
     one.close()
     other.open()
     other.close()
+
+
+def test_the_metrics_page_says_how_long_the_disk_takes(tmp_path: Path) -> None:
+    files = AuditFiles(tmp_path)
+    for number in range(3):
+        files.append([{"verb": "drain", "at": number}, {"verb": "drain", "at": number}])
+    files.close()
+    (family,) = AuditMetrics(files.sync_s).collect()
+    samples = {(each.name, each.labels.get("le")): each.value for each in family.samples}
+    assert samples["infer_audit_sync_seconds_count", None] == 3
+    assert samples["infer_audit_sync_seconds_bucket", "+Inf"] == 3
+    assert samples["infer_audit_sync_seconds_sum", None] > 0

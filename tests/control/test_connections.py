@@ -162,3 +162,15 @@ async def test_a_burst_of_streams_does_not_pass_the_limit(
     streams.append(await reads.watch(request))
     for stream in streams[1:]:
         await stream({"type": "http"}, receive, send)
+
+
+async def test_what_is_no_request_gets_a_problem(served: Served) -> None:
+    reader, writer = await served.connect()
+    writer.write(b"hello\r\n\r\n")
+    head, _, body = (await asyncio.wait_for(reader.read(), 10)).partition(b"\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/problem+json" in head
+    assert b'"code":"malformed_request"' in body
+    assert await served.answers()

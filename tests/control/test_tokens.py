@@ -61,7 +61,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
     path = private(tmp_path / "t", entry())
     path.chmod(mode)
-    with pytest.raises(TokenFileError, match=f"others may use it \\(mode 0{mode:o}\\)"):
+    with pytest.raises(TokenFileError, match=f"others may read or write it \\(mode 0{mode:o}\\)"):
         read_token_file(path)
 
 
@@ -70,9 +70,9 @@ def test_a_link_a_pipe_a_directory_and_nothing_are_refused(tmp_path: Path) -> No
     (tmp_path / "link").symlink_to(tmp_path / "t")
     os.mkfifo(tmp_path / "pipe", 0o600)
     for name, says in (
-        ("link", "symbolic link"),
+        ("link", "is a link; name the file itself"),
         ("pipe", "not a regular file"),
-        (".", "Is a directory"),
+        (".", "not a regular file"),
         ("none", "No such file"),
     ):
         with pytest.raises(TokenFileError, match=says):
@@ -83,7 +83,7 @@ def test_a_link_a_pipe_a_directory_and_nothing_are_refused(tmp_path: Path) -> No
 def test_somebody_elses_file_is_refused(tmp_path: Path) -> None:
     path = private(tmp_path / "t", entry())
     os.chown(path, 65_534, -1)
-    with pytest.raises(TokenFileError, match="belongs to uid 65534"):
+    with pytest.raises(TokenFileError, match="belongs to another user \\(uid 65534\\)"):
         read_token_file(path)
 
 
@@ -102,7 +102,7 @@ def test_somebody_elses_file_is_refused(tmp_path: Path) -> None:
         ("[[certificates]]\nname = 'a'\nrole = 'viewer'\n" * 2, "two certificates have the same name"),
         ("tokens = 3", "Expected `array`"),
         ("tokens", "Expected '=' after a key"),
-        ("#" * 2_000_000, "longer than 1048576 bytes"),
+        ("#" * 2_000_000, "larger than 1,048,576 bytes"),
     ],
 )
 def test_a_file_with_a_mistake_is_refused_as_a_whole(tmp_path: Path, text: str, says: str) -> None:

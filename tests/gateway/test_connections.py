@@ -1,6 +1,7 @@
 """What a connection may do: how many there may be, what may wait behind a request, how its end is seen."""
 
 import asyncio
+import json
 import socket
 
 import pytest
@@ -127,3 +128,35 @@ async def test_a_client_that_reads_nothing_and_closes_its_side(gateway: Gateway)
     writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
     await until(lambda: gateway.fleet.cancelled, "the cancellation", 5)
     writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"GET / HTTP/1.1\r\nx: " + b"y" * 40_000],
+)
+async def test_what_is_no_request_gets_an_error_in_openais_shape(gateway: Gateway, sent: bytes) -> None:
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+    writer.write(sent)
+    head, _, body = (await asyncio.wait_for(reader.read(), 20)).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"content-type: application/json" in head
+    assert b"connection: close" in head
+    assert json.loads(body)["error"]["code"] == "malformed_request"
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+
+
+async def test_garbage_behind_a_request_is_answered_after_its_answer(
+    gateway: Gateway,
+) -> None:
+    reader, writer = await gateway.raw(TEXT, ASK)
+    generation = await gateway.generation()
+    say(generation, gateway.ids("a"))
+    await asyncio.wait_for(reader.readuntil(b"data: "), 20)
+    writer.write(b"hello\r\n\r\n")
+    say(generation, gateway.ids("b"), "stop")
+    rest = await asyncio.wait_for(reader.read(), 20)
+    writer.close()
+    assert b"[DONE]" in rest
+    assert rest.count(b"HTTP/1.1 400 ") == 1
+    assert rest.index(b"[DONE]") < rest.index(b"HTTP/1.1 400 ")

@@ -14,7 +14,7 @@ import httpx2
 from infer_engine.connections import Connections
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation
-from infer_engine.gateway.app import build_gateway, too_many_connections
+from infer_engine.gateway.app import build_gateway, malformed_request, too_many_connections
 from infer_engine.gateway.settings import GatewaySettings
 from infer_engine.listener import Listener
 from infer_engine.model.tokenizer import Tokenizer
@@ -98,7 +98,7 @@ async def serve_gateway(
     sock = socket.create_server(("127.0.0.1", 0))
     sock.setblocking(False)
     host, port = sock.getsockname()
-    listener = Listener(app, sock, limits=limits, refusal=too_many_connections)
+    listener = Listener(app, sock, limits=limits, refusal=too_many_connections, malformed=malformed_request())
     await listener.start()
     try:
         async with httpx2.AsyncClient(base_url=f"http://{host}:{port}", timeout=20) as client:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from infer_engine.control.api import build_control
 from infer_engine.control.context import Context
+from infer_engine.control.problems import malformed_request
 from infer_engine.listener import Listener
 from infer_engine.sockets import bind_unix
 
@@ -12,7 +13,9 @@ from infer_engine.sockets import bind_unix
 class Served:
     def __init__(self, context: Context, path: Path) -> None:
         self.path = path
-        self.listener = Listener(build_control(context, lambda _: "admin"), bind_unix(path))
+        self.listener = Listener(
+            build_control(context, lambda _: "admin"), bind_unix(path), malformed=malformed_request()
+        )
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_unix_connection(str(self.path), limit=4_096)

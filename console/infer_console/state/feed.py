@@ -45,11 +45,17 @@ class OperationFeed:
     def add(self, operation: Operation) -> None:
         self._operations[operation.id] = operation
         if len(self._operations) > MAX_OPERATIONS:
-            ended = (known.id for known in self._operations.values() if known.phase in ENDED)
-            del self._operations[next(ended, next(iter(self._operations)))]
+            known = sorted(self._operations.values(), key=_age)
+            ended = (each.id for each in known if each.phase in ENDED)
+            del self._operations[next(ended, known[0].id)]
         self._picture = None
 
     def picture(self) -> tuple[Operation, ...]:
         if self._picture is None:
-            self._picture = tuple(sorted(self._operations.values(), key=lambda known: known.started_at))
+            self._picture = tuple(sorted(self._operations.values(), key=_age))
         return self._picture
+
+
+def _age(operation: Operation) -> tuple[float, int, str]:
+    """The oldest first; ids of one moment count up (op-9, op-10)."""
+    return operation.started_at, len(operation.id), operation.id

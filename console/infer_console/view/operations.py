@@ -23,9 +23,14 @@ def shown_operations(picture: Picture, now: float) -> list[Operation]:
         for operation in picture.operations
         if operation.phase not in ("pending", "running") and now - (operation.ended_at or 0.0) < LINGER_S
     ]
-    return sorted(under_way, key=lambda op: -op.started_at) + sorted(
-        ended, key=lambda op: -(op.ended_at or 0.0)
+    return sorted(under_way, key=lambda op: _newest(op, op.started_at), reverse=True) + sorted(
+        ended, key=lambda op: _newest(op, op.ended_at or 0.0), reverse=True
     )
+
+
+def _newest(operation: Operation, at: float) -> tuple[float, int, str]:
+    """Ids of one moment count up (op-9, op-10)."""
+    return at, len(operation.id), operation.id
 
 
 def eta_s(operation: Operation, now: float) -> float | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from infer_engine.audit_chain import GENESIS, Record, canonical, digest, parse, seal
+from infer_engine.telemetry.histograms import Histogram, bounds
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +20,7 @@ MAX_FILE_BYTES = 4 << 20
 #: A line longer than this is none of ours.
 MAX_LINE_BYTES = 256 << 10
 FILES = "audit-*.jsonl"
+SYNC_S = bounds("0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10")
 
 
 class AuditDirError(Exception):
@@ -41,6 +43,8 @@ class AuditFiles:
         self._day = -1
         self._number = 0
         self._head = GENESIS
+        #: Of each batch of records: writing it and waiting until the disk has it.
+        self.sync_s = Histogram(SYNC_S)
 
     def open(self) -> None:
         """Find the chain's end and repair it. AuditDirError when another server writes there; OSError when
@@ -77,12 +81,14 @@ class AuditFiles:
             linked = seal(record, number, head)
             head = linked["sha256"]
             lines += canonical(linked) + b"\n"
+        began_s = time.monotonic()
         try:
             _write(self._file, bytes(lines), self._size)
             os.fsync(self._file)
         except OSError:
             self._forget_file()  # what of it was written is a tear, found and cut when it is opened again
             raise
+        self.sync_s.observe(time.monotonic() - began_s)
         self._number, self._head, self._size = number, head, self._size + len(lines)
 
     # --- reading

@@ -16,6 +16,7 @@ from infer_engine.control.api import build_control
 from infer_engine.control.authentication import Authenticator
 from infer_engine.control.backoff import FailureLog
 from infer_engine.control.context import Context
+from infer_engine.control.problems import malformed_request
 from infer_engine.control.roles import parse_role
 from infer_engine.control.sessions import Sessions
 from infer_engine.control.token_file import TokenFile, TokenFileError, read_token_file
@@ -90,9 +91,10 @@ class Doors:
             failures=FailureLog(time.monotonic),
         )
         app = build_control(context, authenticator=self._authenticator, sessions=self._sessions, names=names)
-        self._listeners = [Listener(app, control)]
+        malformed = malformed_request()
+        self._listeners = [Listener(app, control, malformed=malformed)]
         if control_tcp is not None:
-            self._listeners.append(Listener(app, control_tcp, tls=admitted.tls))
+            self._listeners.append(Listener(app, control_tcp, tls=admitted.tls, malformed=malformed))
         self._expiring: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -4,6 +4,8 @@ import msgspec
 from starlette.responses import Response
 
 from infer_engine.fleet.generation import Refusal
+from infer_engine.listener import Malformed
+from infer_engine.protocol import Problem
 
 #: Longest stretch of what a client sent that is repeated to it.
 MAX_ECHO = 120
@@ -34,3 +36,11 @@ def json_response(document: msgspec.Struct, status: int = 200) -> Response:
         headers={"cache-control": "no-store"},
         media_type="application/json",
     )
+
+
+def malformed_request() -> Malformed:
+    """The answer to what is no HTTP request."""
+    problem = Problem(
+        status=400, code="malformed_request", title="That is no HTTP/1.1 request, or its head is too large."
+    )
+    return Malformed(b"application/problem+json", msgspec.json.encode(problem))

@@ -17,7 +17,6 @@ TOML::
 import fcntl
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ import msgspec
 from infer_engine.control.roles import parse_role
 from infer_engine.control.tokens import NAME, Token
 from infer_engine.protocol import Role
+from infer_engine.secret_file import SecretFileError, read_secret_file, write_secret_file
 
 MAX_FILE_BYTES = 1024 * 1024
 MAX_ENTRIES = 1_000
@@ -78,28 +78,20 @@ def read_token_file(path: Path) -> TokenFile:
     """What the file says; TokenFileError where it is not ours alone, or one of its entries is wrong. Never
     less than the whole file."""
     try:
-        raw: dict[str, Any] = tomllib.loads(_read_private(path).decode())
+        raw: dict[str, Any] = tomllib.loads(read_secret_file(path, max_bytes=MAX_FILE_BYTES).decode())
         return _checked(msgspec.convert(raw, _Document))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise TokenFileError(f"token file {path}: {why}") from error
-    except ValueError as error:
+    except SecretFileError as error:
+        raise TokenFileError(f"token file {error}") from error
+    except ValueError as error:  # of TOML, of UTF-8 and of the types too
         raise TokenFileError(f"token file {path}: {error}") from error
 
 
 def write_token_file(path: Path, content: TokenFile) -> None:
-    """Replace the file as a whole, with mode 0600; OSError when that is not possible."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    """Replace the file as a whole, with mode 0600; TokenFileError when that is not possible."""
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(_render(content))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        write_secret_file(path, _render(content).encode())
+    except SecretFileError as error:
+        raise TokenFileError(f"token file {error}") from error
 
 
 @contextmanager
@@ -111,28 +103,6 @@ def changing(path: Path) -> Generator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _read_private(path: Path) -> bytes:
-    """The checks are made on what was opened, so that nothing can be put in its place between them."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        if path.is_symlink():
-            raise ValueError("it is a symbolic link; name the file itself") from error
-        raise
-    with os.fdopen(handle, "rb") as file:
-        info = os.fstat(file.fileno())
-        if not stat.S_ISREG(info.st_mode):
-            raise ValueError("it is not a regular file")
-        if info.st_uid != os.geteuid():
-            raise ValueError(f"it belongs to uid {info.st_uid}, the server runs as uid {os.geteuid()}")
-        if info.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ValueError(f"others may use it (mode {stat.S_IMODE(info.st_mode):04o}); chmod 600 it")
-        content = file.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise ValueError(f"it is longer than {MAX_FILE_BYTES} bytes")
-    return content
 
 
 def _checked(document: _Document) -> TokenFile:

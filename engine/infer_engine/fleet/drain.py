@@ -167,7 +167,7 @@ def predict(facts: DrainFacts, drain: Drain) -> Effect:
     coming_blocks = (facts.waiting_blocks if moved else 0) + sum(leaver.blocks for leaver, _ in moves)
     ratio_after = _ratio(facts.others_kv_used + coming_blocks, facts.others_kv_total)
 
-    summary = [f"no new requests reach {facts.replica}"]
+    summary = [f"no new requests reach {facts.replica} (mode {mode})"]
     if mode == "cancel":
         summary.append(f"{_requests(running)} running here will be cancelled")
     else:

@@ -91,7 +91,7 @@ TICK_S = 0.5
 #: How long cancelled requests get to end when the server stops.
 CANCEL_GRACE_S = 1.0
 #: How often a stop that waits for requests looks whether it should hurry.
-HURRY_POLL_S = 0.25
+HURRY_POLL_S = 0.1
 ID_BITS = 24
 #: Up to which a tier is admitted: batch never further than interactive.
 MARKS: dict[Tier, tuple[str, ...]] = {
@@ -252,7 +252,8 @@ class Fleet:
         intent = Intent("cancelled", "shutting_down", "")
         for request in list(self._ledger.live.values()):
             cancel(self._ledger, self._placer, self._handles, request.id, intent)
-        await self._until_idle(CANCEL_GRACE_S if drain_s else 0.0)
+        hurried = hurry is not None and hurry.is_set()
+        await self._until_idle(CANCEL_GRACE_S if drain_s and not hurried else 0.0)
         await self.members.stop()
         for request in list(self._ledger.live.values()):
             request.intent = request.intent or intent

@@ -6,6 +6,7 @@ the tenant. ``x-request-id`` (or the field ``user``) is kept as a label; the id 
 comes back in the ``x-request-id`` of the answer.
 """
 
+import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -33,6 +34,7 @@ from infer_engine.gateway.load import GatewayLoad
 from infer_engine.gateway.params import Bounds
 from infer_engine.gateway.receipt import Receipt
 from infer_engine.gateway.settings import GatewaySettings
+from infer_engine.listener import Malformed
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import GatewayStatus
 from infer_engine.telemetry.prometheus import Metrics
@@ -103,6 +105,17 @@ async def too_many_connections(scope: Scope, receive: Receive, send: Send) -> No
         503, "too many connections at this moment", code="too_many_connections", retry_after_s=1.0, close=True
     )
     await refusal.response()(scope, receive, send)
+
+
+def malformed_request() -> Malformed:
+    """The answer to what is no HTTP request."""
+    error = ApiError(
+        400,
+        "that is no HTTP/1.1 request, or its head is too large",
+        code="malformed_request",
+        close=True,
+    )
+    return Malformed(b"application/json", json.dumps(error.body).encode())
 
 
 def _model_routes(model_name: str, context_length: int) -> list[Route]:
