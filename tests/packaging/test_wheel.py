@@ -29,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_both_packages_the_themes_and_the_licence(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "infer_console/__init__.py" in names
-    assert "infer_engine/protocol.py" in names
+    assert "infer_engine/protocol/__init__.py" in names
     assert any(name.startswith("infer_console/themes/") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert any(name.endswith("licenses/NOTICE") for name in names)
