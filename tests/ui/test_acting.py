@@ -220,7 +220,7 @@ async def test_undrain_where_it_makes_sense() -> None:
         await driven.press("U")
         await driven.wait("the command", lambda: driven.collector.applied)
         assert isinstance(driven.collector.applied[0][0], Undrain)
-        driven.app.undos.clear()
+        driven.app.acting.undos.clear()
         await driven.press("enter", "j", "U")
         await driven.wait_for("r2 is ready, not draining or drained")
 
@@ -464,5 +464,5 @@ async def test_shedding_goes_on_and_off_by_one_key() -> None:
 
 async def test_nothing_to_take_back_is_said() -> None:
     async with drive(pictures.quiet()) as driven:
-        driven.app.undo()
+        driven.app.acting.undo()
         await driven.wait_for("nothing was done from here")

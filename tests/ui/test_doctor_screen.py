@@ -71,7 +71,7 @@ async def test_the_audit_is_asked_for_while_it_is_looked_at() -> None:
 async def test_enter_on_a_record_goes_to_its_moment() -> None:
     async with drive(able()) as driven:
         moments: list[float] = []
-        driven.app.jump_to = moments.append  # pyright: ignore[reportAttributeAccessIssue]
+        driven.app.looking_back.jump_to = moments.append  # pyright: ignore[reportAttributeAccessIssue]
         await driven.press("8", "tab", "j", "enter")
         await driven.settle()
         assert moments == [NOW - 40.0]

@@ -161,7 +161,7 @@ async def test_a_theme_is_followed_while_the_console_runs(tmp_path: Path) -> Non
         file = tmp_path / "own.toml"
         text = (themes_directory() / "dark.toml").read_text()
         file.write_text(text)
-        driven.app._themes[driven.app._theme_name] = load_theme(file)
+        driven.app.theming.put(load_theme(file))
         file.write_text(text.replace("on #0f1419", "on #000001"))
         os.utime(file, ns=(1, 7))
         driven.app._heartbeat()

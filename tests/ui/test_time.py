@@ -131,7 +131,7 @@ async def test_a_time_that_is_not_here_is_fetched_and_shown_when_it_comes() -> N
         assert fleet.recorder.from_at is not None
         wanted_at = fleet.recorder.from_at + 0.5
         assert wanted_at < collector.first_at
-        driven.app.jump_to(wanted_at)
+        driven.app.looking_back.jump_to(wanted_at)
         assert collector.fetched == [wanted_at]
         assert driven.app.now() == collector.picture.at  # what is shown stays until it has come
         assert "○" in driven.lines[-2]
@@ -143,17 +143,17 @@ async def test_a_time_that_is_not_here_is_fetched_and_shown_when_it_comes() -> N
 
 async def test_two_moments_beside_each_other() -> None:
     async with looking() as (driven, _):
-        driven.app.jump_to(driven.app.time.picture.at)
-        assert driven.app.show_diff("-36s", "now") is None
+        driven.app.looking_back.jump_to(driven.app.time.picture.at)
+        assert driven.app.looking_back.show_diff("-36s", "now") is None
         await driven.settle()
         assert "What differs" in driven.text
         assert "ready replicas" in driven.text
         await driven.press("x")
-        assert driven.app.show_diff("r0", "r1") is None
+        assert driven.app.looking_back.show_diff("r0", "r1") is None
         await driven.settle()
         assert "drained" in driven.text
         await driven.press("x")
-        assert "there is no replica r9" in (driven.app.show_diff("r9", "now") or "")
+        assert "there is no replica r9" in (driven.app.looking_back.show_diff("r9", "now") or "")
 
 
 async def test_a_recording_plays_and_stops_at_its_end() -> None:

@@ -1,12 +1,8 @@
 """The console's Textual app: screens over pictures, at the terminal's pace."""
 
 import asyncio
-import dataclasses
-import os
 import time
 import traceback
-from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.color import ColorSystem
@@ -18,65 +14,47 @@ from textual.filter import LineFilter
 from textual.message import Message
 from textual.timer import Timer
 
-from infer_console.actions import registry
-from infer_console.actions.action import Action, Undo
-from infer_console.actions.opening import given_now, is_out, switched
-from infer_console.actions.params import Given
 from infer_console.habits.keymap import KeymapError, keymap_path, read_keymap
-from infer_console.past.export import Exported
-from infer_console.past.files import new_file
 from infer_console.state.picture import Picture
 from infer_console.terminal.answers import HOLD_S, TornAnswer, Typed
-from infer_console.terminal.attention import Attention
-from infer_console.terminal.clipboard import copy_sequence
 from infer_console.terminal.link import LinkBudget, Pace
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
-from infer_console.ui.backpressure import DEEP, queued_writes
+from infer_console.ui.acting import Acting
+from infer_console.ui.backpressure import queued_writes
+from infer_console.ui.calling import Calling
 from infer_console.ui.commander import Commander
+from infer_console.ui.departure import Departure
 from infer_console.ui.display import DEFAULT_DISPLAY, Display
 from infer_console.ui.leaving import EndingSignals, TerminalGuard
+from infer_console.ui.looking_back import PLAY_S, LookingBack
 from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
 from infer_console.ui.pacing import Pacer
 from infer_console.ui.painter import Painter
 from infer_console.ui.ports import CollectorPort, PastPort
 from infer_console.ui.quick_keys import as_typed, keep_escape
-from infer_console.ui.screens.action import ActionScreen
 from infer_console.ui.screens.base import ConsoleScreen, Interest, PaintedScreen
 from infer_console.ui.screens.boxes import KindsScreen, OperationScreen
 from infer_console.ui.screens.command import CommandScreen, PaletteScreen
-from infer_console.ui.screens.diff import DiffScreen
 from infer_console.ui.screens.doctor import DoctorScreen
 from infer_console.ui.screens.events import EventsScreen
 from infer_console.ui.screens.fleet import FleetScreen
-from infer_console.ui.screens.overlay import FilterScreen, HelpScreen, QuestionScreen
+from infer_console.ui.screens.overlay import FilterScreen, HelpScreen
 from infer_console.ui.screens.planner import PlannerScreen
 from infer_console.ui.screens.replica import ReplicaScreen
 from infer_console.ui.screens.requests import RequestsScreen
 from infer_console.ui.screens.streams import StreamsScreen
 from infer_console.ui.screens.traffic import TrafficScreen
-from infer_console.ui.themes import (
-    Theme,
-    ThemeError,
-    at_present,
-    fitting_theme,
-    load_themes,
-    load_user_themes,
-    reloaded,
-    user_themes_directory,
-)
+from infer_console.ui.themes import Theme
+from infer_console.ui.theming import Theming
 from infer_console.ui.time_travel import TimeTravel
 from infer_console.view.alarms import ordered_alarms
-from infer_console.view.dialog import question_rows
-from infer_console.view.diff import Side, SideError, parse_side, side_of
 from infer_console.view.look import Look, ScreenName
 from infer_console.view.order import pane_ids
 from infer_console.view.priority import row_ranks
-from infer_console.view.proposal import proposed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from concurrent.futures import Future
+    from collections.abc import Callable, Sequence
 
     from rich.console import RenderableType
     from textual.screen import Screen
@@ -87,13 +65,8 @@ NOTICE_S = 4.0
 TROUBLE_S = 15.0
 #: The clock and the age of the view go on by themselves.
 HEARTBEAT_S = 1.0
-MOST_UNDOS = 16
-#: How long an answer of the terminal may hold up the exit.
-ANSWER_S = 0.7
 #: Replicas whose rosters the past's list of requests is made of.
 MOST_LISTED = 16
-#: A recording that is played shows another moment this often.
-PLAY_S = 0.25
 LEAVE_KEYS = ("ctrl+c", "ctrl+q")
 COLOR_SYSTEMS = {
     "standard": ColorSystem.STANDARD,
@@ -141,19 +114,16 @@ class ConsoleApp(App[int]):
         self.look = Look()
         self.output_filter = OutputFilter()
         self._line_filter = SegmentFilter(self.output_filter, ascii_only=display.ascii_only)
-        self._embedded = embedded
-        self._past = past
-        self._display_options = display
-        self._attention = Attention(bell=display.bell, title=display.title)
         self.painter = Painter(LinkBudget(display.link, display.fps), colors=self._colors())
         self.painter.ranks = self._ranks
         self.pacer = Pacer(self, self.painter)
         self._guard = guard
         self._signals = EndingSignals()
-        own, self._theme_troubles = load_user_themes(user_themes_directory())
-        self._themes = load_themes() | own
-        no_color = "NO_COLOR" in os.environ
-        self._theme_name = theme or fitting_theme(self.console.color_system, no_color)
+        self.calling = Calling(self, display, guard)
+        self.acting = Acting(self)
+        self.looking_back = LookingBack(self, past)
+        self.departure = Departure(self, embedded=embedded)
+        self.theming = Theming(theme, self.console.color_system, self._dress, self.say)
         self.time = TimeTravel(
             self.look, lambda: collector.picture, past, replay_speed=replay_speed, replay_at=replay_at
         )
@@ -162,12 +132,10 @@ class ConsoleApp(App[int]):
         self._torn = TornAnswer()
         self._hold: Timer | None = None
         self.commander = Commander(self)
-        self._troubles = [*(f"theme {trouble}" for trouble in self._theme_troubles), *self.commander.troubles]
+        self._troubles = [*self.theming.troubles, *self.commander.troubles]
         self._read_keymap()
         self._alarm = -1
         self._interest: Interest | None = None
-        #: What would take back what was done from here, the newest last.
-        self.undos: deque[Undo] = deque(maxlen=MOST_UNDOS)
 
     # --- keys
 
@@ -183,7 +151,7 @@ class ConsoleApp(App[int]):
         if not isinstance(event, events.Key):
             await super().on_event(event)
         elif event.key in LEAVE_KEYS:
-            self.leave()
+            self.departure.leave()
         else:
             self.pacer.pressed()
             for key in as_typed(event):
@@ -210,7 +178,11 @@ class ConsoleApp(App[int]):
 
     @property
     def theme_now(self) -> Theme:
-        return self._themes[self._theme_name]
+        return self.theming.now
+
+    def _dress(self, theme: Theme) -> None:
+        if isinstance(self.screen, PaintedScreen):
+            self.screen.canvas.use_theme(theme)
 
     @property
     def shown_picture(self) -> Picture:
@@ -240,7 +212,7 @@ class ConsoleApp(App[int]):
         self.collector.on_picture(self._wake)
         self.set_interval(HEARTBEAT_S, self._heartbeat)
         if self.time.is_replay:
-            self.set_interval(PLAY_S, self._play)
+            self.set_interval(PLAY_S, self.looking_back.tick)
         for trouble in self._troubles[:1]:
             self.say(trouble, TROUBLE_S)
 
@@ -256,12 +228,16 @@ class ConsoleApp(App[int]):
 
     def _signalled(self, status: int) -> None:
         """In a signal handler: the loop may be waiting for the terminal, so the clock starts here."""
-        self._guard_exit(status)
-        self._event_loop.call_soon_threadsafe(self.leave_now, status)
+        self.guard_exit(status)
+        self._event_loop.call_soon_threadsafe(self.departure.leave_now, status)
 
-    def _guard_exit(self, status: int) -> None:
+    def guard_exit(self, status: int) -> None:
         if self._guard is not None:
             self._guard.leave(status, lambda: queued_writes(self) > 0)
+
+    def on_loop(self, call: "Callable[..., None]", *arguments: object) -> None:
+        """From any thread: call it soon where the screens are."""
+        self._event_loop.call_soon_threadsafe(call, *arguments)
 
     def _wake(self) -> None:
         """On the collector's thread. Wake-ups coalesce: one message is under way at most."""
@@ -271,7 +247,7 @@ class ConsoleApp(App[int]):
 
     def on_woken(self) -> None:
         self._woken = False
-        self._call_attention()
+        self.calling.attend()
         self.pacer.due()
 
     def frame(self) -> int:
@@ -295,36 +271,6 @@ class ConsoleApp(App[int]):
                 self.pacer.flush()
             renderable = None
         super()._display(screen, renderable)
-
-    def _call_attention(self) -> None:
-        """Ring and say it in the window's title when a critical alarm is new. The alarms of now, also where
-        the view stands still."""
-        if queued_writes(self) > DEEP:
-            return  # the terminal is behind; the next picture tries again
-        picture = self.collector.picture
-        alarms = {
-            f"{alarm.rule} {alarm.replica}": alarm.text
-            for alarm in ordered_alarms(picture)
-            if alarm.severity == "critical"
-        }
-        name = picture.fleet.name if picture.fleet is not None else "infer-console"
-        self.write(self._attention.critical(alarms, name, time.monotonic()))
-        if self._guard is not None:
-            self._guard.title_kept = self._attention.titled
-
-    def _give_title_back(self) -> None:
-        if queued_writes(self) <= DEEP:
-            self.write(self._attention.leave())
-
-    def copy(self, text: SafeText) -> None:
-        """Put text into the clipboard of the machine that the terminal is on, and say so. Whether the
-        terminal takes it cannot be known."""
-        sequence = copy_sequence(text, tmux=self._display_options.tmux)
-        if sequence is None:
-            self.say("too long for the clipboard")
-        elif queued_writes(self) <= DEEP:
-            self.write(sequence)
-            self.say(f"to the clipboard: {text}")
 
     def _ranks(self) -> list[float]:
         screen = self.screen_stack[-1] if self.screen_stack else None
@@ -350,48 +296,10 @@ class ConsoleApp(App[int]):
     def _colors(self) -> ColorSystem:
         return COLOR_SYSTEMS.get(self.console.color_system or "", ColorSystem.TRUECOLOR)
 
-    def leave(self) -> None:
-        """Leave, but ask first where the engine ends too and others than test traffic would lose their
-        answers."""
-        lost = self._requests_of_others()
-        below = self.screen
-        if not lost or not isinstance(below, ConsoleScreen):
-            self.leave_now(0)
-            return
-        lines = [
-            safe(f"{lost} request{'s' if lost != 1 else ''} of clients are being served by this engine."),
-            safe("The engine ends with the console; their clients would get an error."),
-        ]
-        rows = question_rows(
-            "Leave?", lines, "y: end the engine and leave", "any other key: stay", self.size.width
-        )
-        self.push_screen(QuestionScreen(below, rows))
-
-    def leave_now(self, status: int) -> None:
-        """An answer that is still under way would be typed into the shell: it is waited for, a moment."""
-        self._guard_exit(status)
-        self.pacer.leave()
-        self._leave_at(status, time.monotonic() + ANSWER_S)
-
-    def _leave_at(self, status: int, deadline_s: float) -> None:
-        if self.pacer.awaiting and self.pacer.measured and time.monotonic() < deadline_s:
-            self.set_timer(0.02, lambda: self._leave_at(status, deadline_s))
-            return
-        self._give_title_back()
-        self.exit(status, return_code=status)
-
-    def _requests_of_others(self) -> int:
-        picture = self.collector.picture
-        if not self._embedded or picture.totals is None or picture.link.state != "live":
-            return 0
-        served = (picture.totals.running or 0) + (picture.totals.waiting or 0)
-        test = picture.fleet.traffic.in_flight if picture.fleet is not None else 0
-        return max(0, served - test)
-
     def _fatal_error(self) -> None:
         """Our own crash: a plain traceback, escaped, without the locals that Textual would print."""
-        self._guard_exit(1)
-        self._give_title_back()
+        self.guard_exit(1)
+        self.calling.give_title_back()
         self._exit_renderables.append(Text(safe_multiline(traceback.format_exc(), 60)))
         self._close_messages_no_wait()
 
@@ -452,18 +360,6 @@ class ConsoleApp(App[int]):
             self.go("fleet")
         self.frame()
 
-    # --- when the operator looks
-
-    def toggle_pause(self) -> None:
-        """Freeze what is shown, or back to now; of a recording, play or stop."""
-        if self.time.is_replay:
-            self.time.toggle_playing()
-        elif self.time.is_live:
-            self.time.pause()
-        else:
-            self.time.resume()
-        self.frame()
-
     @property
     def fleet_names(self) -> tuple[str, ...]:
         return ()
@@ -471,113 +367,10 @@ class ConsoleApp(App[int]):
     def show_fleet(self, name: str) -> None:
         """One of ``fleet_names``."""
 
-    def back_to_now(self) -> None:
-        self.time.resume()
-        self.frame()
-
-    def step_time(self, by_s: float) -> None:
-        self.time.play(None)
-        if not self.time.step(by_s):
-            self.say("nothing of the past is kept here")
-        self.frame()
-
-    def jump_to(self, at: float) -> None:
-        """Show a moment (Unix seconds) on all screens; the nearest that is kept."""
-        self.time.play(None)
-        if not self.time.jump(at):
-            self.say("nothing of the past is kept here")
-        self.frame()
-
-    def go_to_mark(self, by: int) -> None:
-        mark = self.time.next_mark(by)
-        self.say(f"{mark.sign} {mark.text}" if mark is not None else "no mark there")
-
-    def mark_time(self) -> None:
-        mark = self.time.mark()
-        self.say(f"{mark.text} is set; e exports from here" if mark is not None else "no time is kept here")
-
-    def _play(self) -> None:
-        """A recording goes on."""
-        if self.time.tick(PLAY_S):
-            self.frame()
-
-    def export_now(self) -> None:
-        """What happened since the last own mark, or in the last ten minutes, into a new file."""
-        from_at, to_at = self.time.span_to_export()
-        fleet = self.collector.picture.fleet
-        self.export(from_at, to_at, new_file(fleet.name if fleet is not None else "", to_at))
-
-    def export(self, from_at: float, to_at: float, path: Path, *, redact: bool = True) -> None:
-        """Write that time (Unix seconds) as a recording, in the background; request ids and tenants are
-        hashed where ``redact`` is given. What became of it is said in the key bar."""
-        if self._past is None:
-            self.say("nothing of the past is kept here")
-            return
-        self.say(f"writing {path}")
-        future = self._past.export(from_at, to_at, path, redact=redact)
-        future.add_done_callback(
-            lambda done: self._event_loop.call_soon_threadsafe(self._exported, done, path)
-        )
-
-    def _exported(self, future: "Future[Exported]", path: Path) -> None:
-        error = future.exception()
-        if error is not None:
-            self.say(f"not exported: {error}")
-            return
-        done = future.result()
-        self.say(f"{path}: {done.messages:,} messages, {done.bytes / 1000:,.0f} kB")
-
-    def show_diff(self, a: str, b: str) -> str | None:
-        """Two moments or two replicas beside each other, in a box; returns why not."""
-        below = self.screen
-        if not isinstance(below, ConsoleScreen):
-            return "close what is open first"
-        try:
-            sides = [self._side(word) for word in (a, b)]
-        except SideError as error:
-            return str(error)
-        self.push_screen(DiffScreen(below, sides[0], sides[1]))
-        return None
-
-    def _side(self, word: str) -> Side:
-        at_now = self.now()
-        replica, at = parse_side(word, at_now)
-        picture = self.shown_picture if at is None else self.time.picture_at(at)
-        return side_of(word, picture, replica)
-
-    @property
-    def theme_names(self) -> tuple[str, ...]:
-        return tuple(self._themes)
-
-    def next_theme(self) -> None:
-        names = list(self._themes)
-        self.use_theme(names[(names.index(self._theme_name) + 1) % len(names)])
-
-    def use_theme(self, name: str) -> None:
-        """One of ``theme_names``."""
-        self._theme_name = name
-        screen = self.screen
-        if isinstance(screen, PaintedScreen):
-            screen.canvas.use_theme(self.theme_now)
-        self.say(f"theme: {self._theme_name}")
-
     def _heartbeat(self) -> None:
-        self._follow_theme()
-        self._call_attention()
+        self.theming.follow()
+        self.calling.attend()
         self.pacer.beat()
-
-    def _follow_theme(self) -> None:
-        """Somebody who edits the theme's file sees at once what it does."""
-        theme = self.theme_now
-        try:
-            written = reloaded(theme)
-        except ThemeError as error:
-            self.say(f"theme {error}")
-            written = at_present(theme)  # said once: it is looked at again when it is written again
-        if written is not None:
-            self._themes[self._theme_name] = written
-            if isinstance(self.screen, PaintedScreen):
-                self.screen.canvas.use_theme(written)
 
     def say(self, text: str, for_s: float = NOTICE_S) -> None:
         """A short notice in place of the key bar."""
@@ -607,60 +400,6 @@ class ConsoleApp(App[int]):
     def open_help(self, about: ScreenName) -> None:
         if isinstance(self.screen, ConsoleScreen):
             self.push_screen(HelpScreen(self.screen, about))
-
-    # --- what the operator does
-
-    def act(self, name: str, replica: str | None, request: str | None, tenant: str | None = None) -> None:
-        """Open an action's dialog on the id that is selected now."""
-        below = self.screen
-        if not isinstance(below, ConsoleScreen):
-            return
-        if self.look.paused:
-            self.say("paused: action keys are off; p goes on")
-            return
-        picture = self.collector.picture
-        action = registry.action(switched(name, picture, replica))
-        if action.name == "undrain" and self.undos and not is_out(picture, replica):
-            self.undo()
-            return
-        chosen = {"replica": replica, "replica or fleet": replica, "request": request, "tenant": tenant}
-        target = chosen.get(action.target)
-        finding = proposed(picture, action.name) if action.target == "tenant" and target is None else None
-        if finding is not None and finding.action is not None:
-            self.open_action(action, finding.action.target, dict(finding.action.params))
-            return
-        if target is None and action.target != "fleet":
-            kind = action.target.partition(" ")[0]
-            why = " (it may just have ended)" if kind == "request" else ""
-            self.say(f"no {kind} is selected{why}; j and k move the cursor")
-            return
-        self.open_action(action, target, given_now(action.name, picture, target))
-
-    def undo(self) -> None:
-        """The plan of what takes the last action of this console back."""
-        if not self.undos:
-            self.say("nothing was done from here that can be taken back")
-            return
-        undo = self.undos.pop()
-        self.open_action(registry.action(undo.action), undo.target, undo.given)
-
-    def remember(self, undo: Undo) -> None:
-        self.undos.append(undo)
-
-    def open_action(self, action: Action, target: str | None, given: Given) -> None:
-        """An action's dialog, or why there is none now."""
-        below = self.screen
-        if not isinstance(below, ConsoleScreen):
-            return
-        picture = self.collector.picture
-        refusal = action.allowed(picture, target)
-        if refusal is not None:
-            self.say(refusal)
-            return
-        own = self.look.keymap.get(action.name)
-        if own and action.key:
-            action = dataclasses.replace(action, key=own[0])
-        self.push_screen(ActionScreen(below, action, target, given))
 
 
 def run_app(

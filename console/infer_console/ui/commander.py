@@ -55,16 +55,16 @@ class Commander:
             "sort": self._sort,
             "columns": self._columns,
             "lens": self._lens,
-            "theme": lambda asked, _screen: app.use_theme(asked.values["theme"]),
+            "theme": lambda asked, _screen: app.theming.use(asked.values["theme"]),
             "save": self._save,
             "view": self._view,
             "export": self._export,
             "diff": self._diff,
-            "at": lambda asked, _screen: app.jump_to(moment(asked.values["moment"], app.now())),
-            "undo": lambda _asked, _screen: app.undo(),
+            "at": lambda asked, _screen: app.looking_back.jump_to(moment(asked.values["moment"], app.now())),
+            "undo": lambda _asked, _screen: app.acting.undo(),
             "help": lambda _asked, screen: app.open_help(screen.name_in_look),
             "palette": lambda _asked, _screen: app.open_palette(),
-            "q": lambda _asked, _screen: app.leave(),
+            "q": lambda _asked, _screen: app.departure.leave(),
         }
 
     def known(self, screen: "ConsoleScreen") -> Known:
@@ -73,7 +73,7 @@ class Commander:
         return Known(
             picture=app.shown_picture,
             screen=screen.name_in_look,
-            themes=app.theme_names,
+            themes=app.theming.names,
             views=tuple(sorted(self.views)),
             fleets=app.fleet_names,
             columns=column_names(app.shown_picture, app.look, screen.name_in_look),
@@ -144,7 +144,7 @@ class Commander:
                 app.say(f"{action.name}: no {action.target} is named, and none is selected")
                 return
         given = {**given_now(action.name, app.collector.picture, target), **asked.given}
-        app.open_action(action, target, given)
+        app.acting.open_action(action, target, given)
 
     # --- commands that only look
 
@@ -221,9 +221,9 @@ class Commander:
         fleet = app.collector.picture.fleet
         name = values.get("file")
         path = Path(name).expanduser() if name else new_file(fleet.name if fleet is not None else "", to_at)
-        app.export(from_at, to_at, path, redact="names" not in values)
+        app.looking_back.export(from_at, to_at, path, redact="names" not in values)
 
     def _diff(self, asked: Asked, _screen: "ConsoleScreen") -> None:
-        why_not = self._app.show_diff(asked.values["a"], asked.values["b"])
+        why_not = self._app.looking_back.show_diff(asked.values["a"], asked.values["b"])
         if why_not is not None:
             self._app.say(why_not)

@@ -110,7 +110,7 @@ class ActionScreen(OverlayScreen):
     def pressed(self, event: events.Key) -> None:
         if self.dialog.phase == "applied" and event.key == "U" and self._undo is not None:
             self.close()
-            self.console.undo()
+            self.console.acting.undo()
         elif event.key == "escape" or self.dialog.phase == "applied":
             self.close()
         elif self.dialog.phase in ("edit", "failed"):
@@ -238,7 +238,7 @@ class ActionScreen(OverlayScreen):
             self.dialog.operation = answer.operation.id if answer.operation is not None else None
             self.dialog.outcome = list(answer.effect.summary) or ["done"]
             if self._undo is not None:
-                self.console.remember(self._undo)
+                self.console.acting.remember(self._undo)
                 self.dialog.undo = undo_words(self._undo)
         else:
             self.dialog.phase, self.dialog.outcome = "failed", problem_lines(answer)

@@ -219,28 +219,28 @@ class ConsoleScreen(PaintedScreen):
         self.console.open_kinds()
 
     def action_pause(self) -> None:
-        self.console.toggle_pause()
+        self.console.looking_back.toggle_pause()
 
     def action_step(self, by_s: float) -> None:
-        self.console.step_time(by_s)
+        self.console.looking_back.step_time(by_s)
 
     def action_to_mark(self, by: int) -> None:
-        self.console.go_to_mark(by)
+        self.console.looking_back.go_to_mark(by)
 
     def action_mark_time(self) -> None:
-        self.console.mark_time()
+        self.console.looking_back.mark_time()
 
     def action_end(self) -> None:
         if self.console.time.is_live:
             self.action_bottom()
         else:
-            self.console.back_to_now()
+            self.console.looking_back.back_to_now()
 
     def action_export(self) -> None:
-        self.console.export_now()
+        self.console.looking_back.export_now()
 
     def action_theme(self) -> None:
-        self.console.next_theme()
+        self.console.theming.next()
 
     def action_help(self) -> None:
         self.console.open_help(self.name_in_look)
@@ -253,15 +253,15 @@ class ConsoleScreen(PaintedScreen):
             return
         line = next((row for row in self.canvas.rows if any(span.tone == "cursor" for span in row)), None)
         if self.console.look.pane(self.name_in_look) == "events" and line is not None:
-            self.console.copy(safe(plain(line).strip("▸ ")))
+            self.console.calling.copy(safe(plain(line).strip("▸ ")))
         else:
-            self.console.copy(safe(cursor.id))
+            self.console.calling.copy(safe(cursor.id))
 
     def action_redraw(self) -> None:
         self.console.redraw()
 
     def action_quit(self) -> None:
-        self.console.leave()
+        self.console.departure.leave()
 
     # --- what the operator does
 
@@ -279,4 +279,4 @@ class ConsoleScreen(PaintedScreen):
         return row.tenant if row is not None else None
 
     def action_act(self, name: str) -> None:
-        self.console.act(name, self.target_replica(), self.target_request(), self.target_tenant())
+        self.console.acting.act(name, self.target_replica(), self.target_request(), self.target_tenant())

@@ -59,11 +59,11 @@ class DoctorScreen(ConsoleScreen):
             return
         known = {param.name for param in action.params}
         given = {name: value for name, value in proposal.params.items() if name in known}
-        self.console.open_action(action, proposal.target, given)
+        self.console.acting.open_action(action, proposal.target, given)
 
     def _jump(self, at: float) -> None:
         """To that moment, on all screens."""
-        self.console.jump_to(at)
+        self.console.looking_back.jump_to(at)
 
     def action_back(self) -> None:
         if self.console.look.filter:

@@ -85,6 +85,6 @@ class QuestionScreen(OverlayScreen):
 
     def pressed(self, event: events.Key) -> None:
         if event.key == "y":
-            self.console.leave_now(0)
+            self.console.departure.leave_now(0)
         else:
             self.close()
