@@ -1,14 +1,19 @@
 """A change that was to go back by itself goes back, though the server that promised it is gone."""
 
+import asyncio
+import shutil
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from infer_engine.control.headroom import Headroom
 from infer_engine.control.limits import LimitChanges
 from infer_engine.control.operations import Operations
 from infer_engine.control.timed_change import TimedChanges
+from infer_engine.fleet import telling
+from infer_engine.fleet.generation import Refusal
 from infer_engine.protocol import ChangeLimits, ChangeTenant, SetHeadroom, TenantLimits
 from support.fleets import Bench, running_fleet, until
 
@@ -85,3 +90,40 @@ async def test_what_is_not_due_yet_waits_for_its_time_and_is_an_operation_again(
         await until(lambda: all(each.phase == "succeeded" for each in operations.newest_first()))
         [flood] = bench.fleet.tenants().tenants
         assert flood.limits == TenantLimits(kv_share=0.25)
+
+
+async def test_a_server_that_dies_before_it_answered_leaves_nothing_that_lasts(tmp_path: Path) -> None:
+    """Replicas hang: what was asked of them is wanted, and written down, before any of them answers."""
+    found = tmp_path / "found"
+    async with server(tmp_path / "lost") as (bench, operations):
+        for replica in ("r0", "r1"):
+            bench.launcher.now(replica).fall_silent()
+        limits = LimitChanges(bench.fleet, operations, time.time)
+        asked = [
+            Headroom(bench.fleet, operations, time.time).set(SetHeadroom(percent=50, revert_after_s=60)),
+            limits.change_tenant("flood", ChangeTenant(limits={"kv_share": 0.5}, revert_after_s=60)),
+        ]
+        tasks = [asyncio.create_task(each) for each in asked]
+        await until(lambda: bench.fleet.tenants().tenants and bench.fleet.specs.generation("replica:r1"))
+        await bench.fleet.specs.save()
+        assert not any(task.done() for task in tasks)
+        shutil.copytree(tmp_path / "lost", found)  # as a server that dies now leaves it
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    async with server(found, ahead_s=61) as (bench, operations):
+        assert {each.kind for each in operations.newest_first()} == {"headroom-revert", "tenant-revert"}
+        await until(lambda: all(each.phase == "succeeded" for each in operations.newest_first()))
+        await until(lambda: marks(bench) == [16, 16])
+        assert bench.fleet.tenants().tenants == []
+
+
+async def test_what_fails_is_not_moved_back_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "ANSWER_TIMEOUT_S", 0.05)
+    async with running_fleet(kv_blocks=16) as bench:
+        bench.launcher.now("r1").fall_silent()
+        operations = Operations(time.time, lambda _: None)
+        with pytest.raises(Refusal, match="nothing will be moved back by itself"):
+            await Headroom(bench.fleet, operations, time.time).set(SetHeadroom(percent=50, revert_after_s=60))
+        assert bench.fleet.reverts.pending == {}
+        assert operations.newest_first() == []

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec import UNSET
 from simulation.core_modules import Core
 from simulation.fake_runner import token_at
 from support.scheduling import Rig, admitted, counts, name_key, preempted
@@ -318,10 +319,13 @@ def test_cached_blocks_are_their_own_run_on_the_map(core: Core) -> None:
     rig = cached_rig(core, blocks=8)
     finish_one(rig)
     assert [
-        (run.first, run.count, run.state, run.refs) for run in core.block_runs(core.block_map(rig.scheduler))
+        (run.first, run.count, run.state, run.refs, run.evict_quarter)
+        for run in core.block_runs(core.block_map(rig.scheduler))
     ] == [
-        (0, 3, "cached", 0),
-        (3, 5, "free", 0),
+        (0, 1, "cached", 0, 3),
+        (1, 1, "cached", 0, 2),
+        (2, 1, "cached", 0, 1),
+        (3, 5, "free", 0, UNSET),
     ]
     rig.add("a", tokens=[*SYSTEM, 7])
     rig.step()

@@ -88,6 +88,9 @@ async def test_every_change_has_its_version_whoever_made_it() -> None:
         await bench.fleet.set_headroom(SetHeadroom(percent=50))
         assert fresh("replica:r0")
         assert fresh("replica:r1")
+        await bench.fleet.change_tenant("*", ChangeTenant(limits={"kv_share": 0.75}))
+        assert fresh("tenant:*")
+        assert not fresh("tenant:ann"), "it goes by the default"
         nobody = specs.version("tenant:ann")
         await bench.fleet.change_tenant("ann", ChangeTenant(limits={"kv_share": 0.5}))
         assert fresh("tenant:ann")

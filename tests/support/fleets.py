@@ -85,6 +85,10 @@ class ThreadReplica:
         self._mute = True
         self._end()
 
+    def fall_silent(self) -> None:
+        """It goes on, and nobody hears of it."""
+        self._mute = True
+
     async def stop(self) -> int | None:
         self._end()
         return await self.wait()

@@ -17,7 +17,6 @@ class Headroom:
     def __init__(self, fleet: Fleet, operations: Operations, wall: Callable[[], float]) -> None:
         self._fleet = fleet
         self._operations = operations
-        self._wall = wall
         self._timed = TimedChanges(fleet, operations, wall)
 
     async def set(self, command: SetHeadroom) -> CommandResult:
@@ -32,26 +31,28 @@ class Headroom:
         # Before, too: a replica that answers late must not have its old mark put back after its new one.
         replicas = self._fleet.replica_ids() if command.replica is None else [command.replica]
         self._timed.limits_change(replicas, [name], "the mark was moved again")
-        moved = await self._fleet.set_headroom(command)
+        with self._timed.announced(self._revert(target, command)) as key:
+            moved = await self._fleet.set_headroom(command)
         moves: Moves = {each: {name: move} for each, move in moved.items()}
         params: dict[str, object] = {
             "tier": command.tier,
             "limits": {each: list(move) for each, move in moved.items()},
         }
         message = moves_text(moves)
-        if command.revert_after_s is not None:
-            params["revert_operation"] = self._timed.begin(
-                PendingRevert(
-                    kind=HEADROOM,
-                    target=target,
-                    due_at=self._wall() + command.revert_after_s / self._fleet.pace,
-                    actor=command.actor,
-                    reason=command.reason,
-                    limits=moves,
-                )
-            )
-            message += f"; back in {command.revert_after_s:g} s"
+        message += self._timed.told(key, command.revert_after_s, params, moves)
         operation = self._operations.record(
             "headroom", target, message, actor=command.actor, reason=command.reason, params=params
         )
         return CommandResult(operation=operation, effect=effect)
+
+    def _revert(self, target: str, command: SetHeadroom) -> PendingRevert | None:
+        if command.revert_after_s is None:
+            return None
+        return PendingRevert(
+            kind=HEADROOM,
+            target=target,
+            due_at=self._timed.due_at(command.revert_after_s),
+            actor=command.actor,
+            reason=command.reason,
+            limits=self._fleet.reverts.of_headroom(command),
+        )

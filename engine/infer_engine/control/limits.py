@@ -16,7 +16,6 @@ class LimitChanges:
     def __init__(self, fleet: Fleet, operations: Operations, wall: Callable[[], float]) -> None:
         self._fleet = fleet
         self._operations = operations
-        self._wall = wall
         self._timed = TimedChanges(fleet, operations, wall)
         #: One change after another, each with its revert: of two under way at once, the later must find the
         #: revert of the earlier, to cancel it.
@@ -36,25 +35,15 @@ class LimitChanges:
         target = command.replica or "fleet"
         replicas = self._fleet.replica_ids() if command.replica is None else [command.replica]
         self._timed.limits_change(replicas, command.limits, "it was changed again")
-        moves = await self._fleet.change_limits(command)
+        with self._timed.announced(self._limits_revert(target, command)) as key:
+            moves = await self._fleet.change_limits(command)
         message = moves_text(moves)
         params: dict[str, object] = {
             "limits": {
                 each: {name: list(pair) for name, pair in move.items()} for each, move in moves.items()
             }
         }
-        if command.revert_after_s is not None:
-            params["revert_operation"] = self._timed.begin(
-                PendingRevert(
-                    kind="limits-revert",
-                    target=target,
-                    due_at=self._wall() + command.revert_after_s / self._fleet.pace,
-                    actor=command.actor,
-                    reason=command.reason,
-                    limits=moves,
-                )
-            )
-            message += f"; back in {command.revert_after_s:g} s"
+        message += self._timed.told(key, command.revert_after_s, params, moves)
         operation = self._operations.record(
             "limits", target, message, actor=command.actor, reason=command.reason, params=params
         )
@@ -72,24 +61,39 @@ class LimitChanges:
 
     async def _change_tenant(self, tenant: str, command: ChangeTenant, effect: Effect) -> CommandResult:
         self._timed.tenant_changes(tenant)
-        before, after = await self._fleet.change_tenant(tenant, command)
+        with self._timed.announced(self._tenant_revert(tenant, command)) as key:
+            before, after = await self._fleet.change_tenant(tenant, command)
         message = f"{tenant_text(before)} → {tenant_text(after)}"
         params: dict[str, object] = {"before": before, "after": after}
-        if command.revert_after_s is not None:
-            params["revert_operation"] = self._timed.begin(
-                PendingRevert(
-                    kind="tenant-revert",
-                    target=tenant,
-                    due_at=self._wall() + command.revert_after_s / self._fleet.pace,
-                    actor=command.actor,
-                    reason=command.reason,
-                    tenant=tenant,
-                    tenant_before=before,
-                    tenant_after=after,
-                )
-            )
-            message += f"; back in {command.revert_after_s:g} s"
+        message += self._timed.told(key, command.revert_after_s, params)
         operation = self._operations.record(
             "tenant", tenant, message, actor=command.actor, reason=command.reason, params=params
         )
         return CommandResult(operation=operation, effect=effect)
+
+    def _limits_revert(self, target: str, command: ChangeLimits) -> PendingRevert | None:
+        if command.revert_after_s is None:
+            return None
+        return PendingRevert(
+            kind="limits-revert",
+            target=target,
+            due_at=self._timed.due_at(command.revert_after_s),
+            actor=command.actor,
+            reason=command.reason,
+            limits=self._fleet.reverts.of_limits(command),
+        )
+
+    def _tenant_revert(self, tenant: str, command: ChangeTenant) -> PendingRevert | None:
+        if command.revert_after_s is None:
+            return None
+        before, after = self._fleet.reverts.of_tenant(tenant, command)
+        return PendingRevert(
+            kind="tenant-revert",
+            target=tenant,
+            due_at=self._timed.due_at(command.revert_after_s),
+            actor=command.actor,
+            reason=command.reason,
+            tenant=tenant,
+            tenant_before=before,
+            tenant_after=after,
+        )

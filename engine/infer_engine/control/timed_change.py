@@ -2,9 +2,12 @@
 those that a server before this one left."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from msgspec import structs
 
 from infer_engine.control.operations import ENDED, Handle, OperationFailed, Operations
 from infer_engine.fleet.fleet import Fleet
@@ -27,10 +30,45 @@ class TimedChanges:
     operations: Operations
     wall: Callable[[], float]
 
-    def begin(self, pending: PendingRevert) -> str:
-        """The id of the operation that will put it back when it is due. The caller asked for room before its
-        change took effect."""
-        return self._start(self.fleet.reverts.add(pending), pending)
+    @contextmanager
+    def announced(self, pending: PendingRevert | None) -> Generator[str | None]:
+        """Around a timed change (None: another one): from before it takes effect it is written down as one
+        that goes back, so that a server which ends before it answers leaves nothing that lasts. A change that
+        fails is not moved back by itself."""
+        if pending is None:
+            yield None
+            return
+        key = self.fleet.reverts.add(pending)
+        try:
+            yield key
+        except Exception:
+            self.fleet.reverts.drop(key)
+            raise
+
+    def told(
+        self, key: str | None, after_s: float | None, params: dict[str, Any], moves: Moves | None = None
+    ) -> str:
+        """The change took effect: begin the operation that will put it back when it is due, name it in
+        ``params``, and return what to add to the change's message. The caller asked for room before.
+        ``moves``: from what to what limits went, as replicas say."""
+        if key is None or after_s is None:
+            return ""
+        pending = self.fleet.reverts.pending.get(key)
+        if pending is None:
+            return "; it was changed again meanwhile and does not go back"
+        # Part of it may have been changed again, and stays.
+        left = {
+            replica: {name: (moves or {}).get(replica, {}).get(name, pair) for name, pair in move.items()}
+            for replica, move in pending.limits.items()
+        }
+        pending = structs.replace(pending, due_at=self.due_at(after_s), limits=left)
+        self.fleet.reverts.pending[key] = pending
+        params["revert_operation"] = self._start(key, pending)
+        return f"; back in {after_s:g} s"
+
+    def due_at(self, after_s: float) -> float:
+        """Unix seconds; ``after_s`` is of the fleet's clock."""
+        return self.wall() + after_s / self.fleet.pace
 
     def resume(self) -> None:
         """Once, when the server starts: what is due already goes back at once."""

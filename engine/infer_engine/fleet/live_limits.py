@@ -50,6 +50,11 @@ def predict(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> Effe
     return Effect(summary=summary, numbers=dict(numbers), warnings=warnings)
 
 
+def planned(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> Moves:
+    """What ``apply`` will move, from what to what. Refusal as there."""
+    return {each.handle.id: each.after(command.limits) for each in _checked(handles, command)}
+
+
 async def apply(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> Moves:
     """Old and new values of each replica. Refusal when the values do not fit one of them (then none was told
     anything), or when one did not obey."""

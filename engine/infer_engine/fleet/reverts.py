@@ -10,11 +10,12 @@ from typing import Any
 
 from msgspec import structs
 
-from infer_engine.fleet import tenant_limits
+from infer_engine.fleet import headroom, live_limits, tenant_limits
 from infer_engine.fleet.live_limits import Moves
 from infer_engine.fleet.spec_file import PendingRevert
 from infer_engine.fleet.telling import tell_all
 from infer_engine.fleet.tenants import TenantDesk
+from infer_engine.protocol import ChangeLimits, ChangeTenant, SetHeadroom, TenantLimits
 from infer_engine.replica.handle import ReplicaHandle
 
 
@@ -29,6 +30,24 @@ class Reverts:
         """With what a server before this one left."""
         self.pending = dict(known)
         self._count = max((int(key) for key in known if key.isdigit()), default=0)
+
+    # --- what a change will move, so that it can be pending before it takes effect -------------------------
+
+    def of_headroom(self, command: SetHeadroom) -> Moves:
+        """Refusal as the change itself, here and below."""
+        name = headroom.mark_name(command.tier)
+        planned = headroom.moves(self.handles, command)
+        return {each.handle.id: {name: (each.old_limit, each.new_limit)} for each in planned}
+
+    def of_limits(self, command: ChangeLimits) -> Moves:
+        return live_limits.planned(self.handles, command)
+
+    def of_tenant(
+        self, tenant: str, command: ChangeTenant
+    ) -> tuple[TenantLimits | None, TenantLimits | None]:
+        return tenant_limits.planned(self.desk, tenant, command)
+
+    # --- which are pending ---------------------------------------------------------------------------------
 
     def add(self, pending: PendingRevert) -> str:
         """The key under which it is pending."""

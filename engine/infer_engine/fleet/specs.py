@@ -160,7 +160,7 @@ class Specs:
 
     def version(self, target: str) -> str:
         """Opaque, and another one after every change. KeyError for a replica that there is not; a tenant
-        without limits of its own has the version of none."""
+        without limits of its own has the version of those that it goes by: the default's."""
         return f"{self._book}-{self.generation(target)}"
 
     def generation(self, target: str) -> int:
@@ -197,7 +197,7 @@ class Specs:
             if own is None:
                 if self._entries.pop(target, None) is not None:
                     self._changes += 1
-                return _Entry(self.desk.default)
+                return self._note(f"tenant:{EVERYONE}", self.desk.default)
             return self._note(target, own)
         if target != FLEET:
             raise KeyError(target)

@@ -62,14 +62,20 @@ def with_outlook(
     return extended(effect, *of_tenant(minute, effect.numbers.get("kv_blocks") or 0.0))
 
 
+def planned(
+    desk: TenantDesk, tenant: str, command: ChangeTenant
+) -> tuple[TenantLimits | None, TenantLimits | None]:
+    """What its own limits are and will be, None for the default's. Refusal when they do not fit."""
+    after = desk.patched(tenant, command.limits, forget=command.forget)
+    return _own(desk, tenant), None if command.forget and tenant != EVERYONE else after
+
+
 async def apply(
     desk: TenantDesk, handles: Mapping[str, ReplicaHandle], tenant: str, command: ChangeTenant
 ) -> tuple[TenantLimits | None, TenantLimits | None]:
     """What its own limits were and are, None for the default's. Refusal when they do not fit, or when a
     replica did not obey (the door does by then, and the replica will)."""
-    before = _own(desk, tenant)
-    after = desk.patched(tenant, command.limits, forget=command.forget)
-    own = None if command.forget and tenant != EVERYONE else after
+    before, own = planned(desk, tenant, command)
     await _put(desk, handles, tenant, own, reverts=command.revert_after_s is not None)
     return before, own
 
