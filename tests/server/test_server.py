@@ -38,7 +38,7 @@ def run_to_its_end(directory: Path, settings: object, *, listens: bool = False) 
 
 
 def test_it_starts_serves_and_ends() -> None:
-    with serving(replicas=1) as server, server.gateway() as client:
+    with serving(replicas=1, drain_s=40.0) as server, server.gateway() as client:
         assert server.hello == {
             "control": server.control_url,
             "gateway": server.gateway_url,
