@@ -1,6 +1,7 @@
 """The prefix cache. Blocks hold 4 tokens; ``SYSTEM`` fills three of them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from msgspec import UNSET
@@ -11,7 +12,7 @@ from support.scheduling import Rig, admitted, counts, name_key, preempted
 SYSTEM = [1000 + position for position in range(12)]
 
 
-def cached_rig(core: Core, **settings: int) -> Rig:
+def cached_rig(core: Core, **settings: Any) -> Rig:
     return Rig(core, prefix_cache=True, **settings)
 
 
