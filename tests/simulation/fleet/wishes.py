@@ -92,6 +92,8 @@ def _limits(
             old = {handle.limits.get(name), handle.first_limits.get(name)}
             if isinstance(spec, ReplicaSpec):
                 old.add(spec.limits.get(name))
+            if command.revert_after_s is not None:
+                old.add(values[name])  # it stays where the replica will not have it taken back
             reverts.limits.setdefault((target, name), set()).update(old)
         if isinstance(spec, ReplicaSpec):  # else it is on its way out, and may yet stay
             after[target] = structs.replace(spec, limits={**spec.limits, **values})
