@@ -75,6 +75,18 @@ async def apply(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> 
     return moves
 
 
+def misfits(handle: ReplicaHandle, limits: Mapping[str, int]) -> str | None:
+    """Why the replica would not have these beside its others; None where it would, or has yet to load for the
+    first time."""
+    if handle.info is None:
+        return None
+    try:
+        Limits(**cast("Any", {**handle.expected_limits, **limits})).checked(handle.info.kv_blocks, 0)
+    except LimitsMisfitError as error:
+        return f"{handle.id}: {error}"
+    return None
+
+
 def _checked(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> list[_Change]:
     if not command.limits:
         raise refuse(

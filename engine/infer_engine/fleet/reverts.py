@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from infer_engine.fleet import headroom, live_limits, tenant_limits
+from infer_engine.fleet.generation import refuse
 from infer_engine.fleet.live_limits import Moves
 from infer_engine.fleet.spec_file import PendingRevert
 from infer_engine.fleet.telling import tell_all
@@ -91,6 +92,7 @@ class Reverts:
         replica did not obey. One that has yet to load is told when it has."""
         back: dict[ReplicaHandle, dict[str, Any]] = {}
         moved: Moves = {}
+        misfits: list[str] = []
         for replica, move in pending.limits.items():
             handle = self.handles.get(replica)
             if handle is None:
@@ -98,9 +100,21 @@ class Reverts:
             wanted = handle.wanted_limits
             still = {name: pair for name, pair in move.items() if wanted.get(name) == pair[1]}
             if still:
-                back[handle] = {name: before for name, (before, _) in still.items()}
+                values = {name: before for name, (before, _) in still.items()}
+                # Others may have changed meanwhile. One that loads must not be left wanting what it refuses.
+                if (misfit := live_limits.misfits(handle, values)) is not None:
+                    misfits.append(misfit)
+                    continue
+                back[handle] = values
                 moved[replica] = {name: (after, before) for name, (before, after) in still.items()}
         await tell_all(back, thing="what it lives by")
+        if misfits:
+            raise refuse(
+                409,
+                "misfit",
+                "What was before does not fit any more.",
+                "; ".join([*misfits, *([f"moved back: {', '.join(moved)}"] if moved else [])]),
+            )
         return moved
 
     async def put_back_tenant(self, pending: PendingRevert) -> bool:
