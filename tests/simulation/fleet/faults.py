@@ -16,6 +16,28 @@ class Faults:
         self._random = random
         self._tally = tally
 
+    async def hunt(self, until_s: float) -> None:
+        """One request kills every replica that takes it, before it has its first token, until it is taken for
+        what it is."""
+        server = self._server
+        ledger = server.fleet._ledger  # pyright: ignore[reportPrivateUsage]
+        prey: str | None = None
+        while server.fleet.now() < until_s:
+            await asyncio.sleep(0.05)
+            if prey is None:
+                fresh = [each for each in ledger.live.values() if not each.generation.emitted]
+                prey = next((each.id for each in fresh if each.generation.spec.deadline_s is None), None)
+            if prey is None:
+                continue
+            request = ledger.live.get(prey)
+            if request is None or request.generation.emitted:
+                prey = None
+                continue
+            machine = server.machines.living(request.generation.replica or "")
+            if machine is not None and machine.scheduler is not None:
+                self._tally.faults["crash"] += 1
+                machine.crash("of what it was asked")
+
     async def run(self, until_s: float, pause_s: float | None) -> None:
         """One every ``pause_s`` or so; None: none."""
         draw = self._random

@@ -29,6 +29,8 @@ from simulation.simulate import SimulationError
 #: Virtual seconds within which everything ends once nobody asks for anything more.
 QUIET_S = 400.0
 BLOCK_SIZE = 4
+#: In one scenario of so many a request kills whoever takes it: by chance alone that hardly happens.
+HUNTS = 25
 #: How often operations look at their replica: seldom, since nothing here hurries.
 POLL_S = 0.4
 
@@ -119,6 +121,7 @@ class Scenario:
         await asyncio.gather(
             clients.run(fleet, for_s, draw.choice([4, 10, 20]), most_tokens),
             faults.run(until_s, draw.choice([2.0, 5.0, None])),
+            *([faults.hunt(until_s)] if self.seed % HUNTS == 0 else []),
             ann.run(until_s, draw.choice([0.5, 1.5, 4.0])),
             bob.run(until_s, draw.choice([0.5, 1.5, 4.0])),
         )
