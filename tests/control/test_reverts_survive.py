@@ -14,7 +14,7 @@ from infer_engine.control.operations import Operations
 from infer_engine.control.timed_change import TimedChanges
 from infer_engine.fleet import telling
 from infer_engine.fleet.generation import Refusal
-from infer_engine.protocol import ChangeLimits, ChangeTenant, SetHeadroom, TenantLimits
+from infer_engine.protocol import ChangeLimits, ChangeTenant, ReplicaSpec, SetHeadroom, TenantLimits
 from support.fleets import Bench, running_fleet, until
 
 
@@ -127,3 +127,18 @@ async def test_what_fails_is_not_moved_back_by_itself(monkeypatch: pytest.Monkey
             await Headroom(bench.fleet, operations, time.time).set(SetHeadroom(percent=50, revert_after_s=60))
         assert bench.fleet.reverts.pending == {}
         assert operations.newest_first() == []
+
+
+async def test_what_does_not_fit_any_more_is_not_wanted_back() -> None:
+    async with running_fleet(replicas=1, kv_blocks=16) as bench:
+        operations = Operations(time.time, lambda _: None)
+        limits = LimitChanges(bench.fleet, operations, time.time)
+        await limits.change_limits(ChangeLimits(limits={"max_running": 2}, revert_after_s=60))
+        [pending] = bench.fleet.reverts.pending.values()
+        await limits.change_limits(ChangeLimits(limits={"token_budget": 2}))
+        with pytest.raises(Refusal, match="r0: token_budget"):
+            await bench.fleet.reverts.put_back_limits(pending)
+        assert bench.fleet.specs.spec("replica:r0") == ReplicaSpec(
+            limits={"max_running": 2, "token_budget": 2}
+        )
+        await operations.close()
