@@ -169,9 +169,9 @@ def demo_app(what: str, theme: str | None = None) -> DemoApp:
 
 
 def parade(what: str) -> ParadeApp:
-    from hostile.corpus import BENIGN, CORPUS
+    from hostile.corpus import BENIGN, PARADE
 
-    texts = CORPUS if what == "hostile" else BENIGN
+    texts = PARADE if what == "hostile" else BENIGN
     app = ParadeApp(texts, FakeCollector(pictures.incident()))
     app.look.replica = "r2"
     return app
