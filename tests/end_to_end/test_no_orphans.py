@@ -22,7 +22,7 @@ def test_killing_the_server_ends_its_replicas() -> None:
         assert wait_gone(family) == []
 
 
-@pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGHUP])
 def test_killing_the_console_ends_its_embedded_engine(console: Path, killer: signal.Signals) -> None:
     with short_directory() as directory:
         write_tiny_gguf(directory / "tiny.gguf")

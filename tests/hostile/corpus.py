@@ -62,8 +62,8 @@ STRINGS: tuple[str, ...] = (
     "\x1bGQ;",
     "\x1bZ",
 )
+LONE_CONTROLS: tuple[str, ...] = tuple(f"a{chr(code)}b" for code in (*range(32), 127))
 CONTROLS: tuple[str, ...] = (
-    *(f"a{chr(code)}b" for code in (*range(32), 127)),
     "safe\rFAKE",
     "rm\b\bls",
     "\x0e",
@@ -122,7 +122,17 @@ UNICODE: tuple[str, ...] = (
 )
 LONG: tuple[str, ...] = ("x" * 1_000_000, "y\n" * 100_000, "\t" * 10_000, "\u6771" * 10_000, "\n" * 100_000)
 
-CORPUS: tuple[str, ...] = (*SEQUENCES, *STRINGS, *CONTROLS, *MARKUP, *UNICODE, *LONG)
+CORPUS: tuple[str, ...] = (*SEQUENCES, *STRINGS, *LONE_CONTROLS, *CONTROLS, *MARKUP, *UNICODE, *LONG)
+#: The same for a terminal, which is slow: lone controls eleven at a time.
+PARADE: tuple[str, ...] = (
+    *SEQUENCES,
+    *STRINGS,
+    *("".join(LONE_CONTROLS[number::3]) for number in range(3)),
+    *CONTROLS,
+    *MARKUP,
+    *UNICODE,
+    *LONG,
+)
 #: Harmless, and of every length that matters: what they change on a screen, any text may change.
 BENIGN: tuple[str, ...] = (
     "text one",

@@ -12,10 +12,13 @@ from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.frame import start_rows
 from infer_console.view.look import Look, Size
 from infer_console.view.operation_list import operation_box
+from infer_console.view.planner_form import PlannerForm
+from infer_console.view.planner_screen import planner_screen
 from infer_console.view.replica_screen import replica_screen
 from infer_console.view.requests_screen import requests_screen
 from infer_console.view.row import Row, overlay, plain
 from infer_console.view.streams_screen import streams_screen
+from infer_console.view.traffic_screen import traffic_screen
 from rich.cells import cell_len
 from support import pictures
 from support.hostile_pictures import STREAM, hostile_ids, hostile_incident
@@ -48,6 +51,8 @@ def all_screens(picture: Picture, replica: str, stream: str, size: Size) -> list
         requests_screen(picture, Look(timeline=stream), size, pictures.NOW),
         events_screen(picture, look, size, pictures.NOW),
         over(events_screen(picture, filtered, size, pictures.NOW), operation_box, picture, size),
+        traffic_screen(picture, look, size, pictures.NOW),
+        planner_screen(picture, look, PlannerForm(path=stream, config_error=stream), size, pictures.NOW),
         start_rows(picture, size.width, size.height),
     ]
 

@@ -6,7 +6,7 @@ import sys
 
 import pyte
 import pytest
-from hostile.corpus import BENIGN, CORPUS, FORBIDDEN
+from hostile.corpus import BENIGN, FORBIDDEN, PARADE
 from support.demo import DONE, acts_of
 from support.terminal import PYTHONPATH, TESTS, Terminal
 
@@ -82,6 +82,7 @@ def fixed_cells(shown: list[Grid]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.terminal
+@pytest.mark.timeout(120)  # two parades, drawn twice each by a slow emulator
 def test_a_parade_of_hostile_texts_changes_nothing_but_text() -> None:
     benign_raw, benign = parade("benign")
     hostile_raw, hostile = parade("hostile")
@@ -94,7 +95,7 @@ def test_a_parade_of_hostile_texts_changes_nothing_but_text() -> None:
     harmless, attacked = grids(benign_raw.encode()), grids(hostile_raw.encode())
     assert set(harmless) == set(attacked)
     for kind, shown in attacked.items():
-        texts = [act.text for act in acts_of(CORPUS) if act.kind == kind]
+        texts = [act.text for act in acts_of(PARADE) if act.kind == kind]
         assert len(harmless[kind]) == sum(act.kind == kind for act in acts_of(BENIGN)), kind
         assert len(shown) == len(texts), kind
         fixed = fixed_cells(harmless[kind])

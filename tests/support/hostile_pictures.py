@@ -14,7 +14,16 @@ from infer_console.state.picture import (
     StreamPicture,
     TimelinePicture,
 )
-from infer_engine.protocol import Alarm, Operation, RequestRow, Timeline, TimelineEntry, TtftSplit
+from infer_engine.protocol import (
+    Alarm,
+    Attached,
+    LeaseHolder,
+    Operation,
+    RequestRow,
+    Timeline,
+    TimelineEntry,
+    TtftSplit,
+)
 from support import pictures
 from support.doctor_pictures import FINDINGS
 
@@ -35,8 +44,14 @@ def hostile_incident(text: str) -> Picture:
         traffic=msgspec.structs.replace(
             picture.fleet.traffic, running=True, profile=text, stopped_because=text
         ),
+        specs_trouble=text,
+        attached=[Attached(who=text, role="operator", since_at=pictures.NOW - 60)],
+        lease=LeaseHolder(holder=text, purpose=text, expires_at=pictures.NOW + 60),
     )
-    totals = msgspec.structs.replace(picture.totals, waiting_reasons={text: 3}, finished={text: 4})
+    uses = [msgspec.structs.replace(use, tenant=text) for use in picture.totals.tenants if use.tenants == 1]
+    totals = msgspec.structs.replace(
+        picture.totals, waiting_reasons={text: 3}, finished={text: 4}, tenants=uses
+    )
     events = tuple(
         msgspec.structs.replace(event, tenant=text, reason=text, message=text, actor=text)
         for event in picture.events

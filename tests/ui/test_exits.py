@@ -56,15 +56,25 @@ def test_an_answer_that_is_under_way_is_not_left_to_the_shell() -> None:
         assert not terminal.unread()
 
 
-@pytest.mark.parametrize("how", ["q", "ctrl+c", "SIGTERM", "SIGHUP", "crash", "stalled"])
-def test_modes_are_as_they_were(how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        ("q", 0),
+        ("ctrl+c", 0),
+        ("SIGTERM", 128 + signal.SIGTERM),
+        ("SIGHUP", 128 + signal.SIGHUP),
+        ("crash", 1),
+        ("stalled", 128 + signal.SIGTERM),
+    ],
+)
+def test_modes_are_as_they_were(how: str, status: int) -> None:
     argv = [sys.executable, "-m", "support.demo", "crash" if how == "crash" else "incident"]
     env = {"PYTHONPATH": PYTHONPATH}
     with Terminal(argv, columns=120, rows=36, env=env, cwd=TESTS, answers=True) as terminal:
         terminal.wait_for("RUN 186")
         terminal.wait("the title kept", lambda _: b"\x1b[22;2t" in terminal.raw)
         leave(terminal, how)
-        terminal.wait_exit()
+        assert terminal.wait_exit() == status
         terminal.stalled.clear()
         assert terminal.tty_now() == terminal.tty_before
         terminal.wait_read(b"\x1b[?1049l")
@@ -76,3 +86,12 @@ def test_modes_are_as_they_were(how: str) -> None:
         assert raw.count(b"\x1b[22;2t") == raw.count(b"\x1b[23;2t") == 1
         after = raw.rsplit(b"\x1b[?1049l", 1)[1]
         assert b"\x1b[6n" not in after, "an answer would be typed into the shell"
+        if how == "crash":
+            assert_plain_traceback(after.decode())
+
+
+def assert_plain_traceback(after: str) -> None:
+    """The error is told, and neither does its text act nor are the values of locals in it."""
+    assert "ValueError: ␛]52;c;eA==␇ and <202E> bidi" in after.replace("\r\n", "")
+    assert "a local variable" not in after.replace('secret = "a local variable"', "")
+    assert "\x1b]" not in after

@@ -46,34 +46,54 @@ def told(terminal: Terminal, path: Path, number: int) -> list[list[tuple[object,
     return grid(wanted)
 
 
-def assert_shows(terminal: Terminal, wanted: Sequence[object], keys: Sequence[str]) -> None:
-    deadline = time.monotonic() + 10
-    while (shown := terminal.grid()) != wanted:
+def shows(terminal: Terminal, wanted: Sequence[object], wait_s: float) -> bool:
+    deadline = time.monotonic() + wait_s
+    while terminal.grid() != wanted:
         if time.monotonic() > deadline:
-            rows = [y for y, (a, b) in enumerate(zip(shown, wanted, strict=True)) if a != b]
-            raise AssertionError(f"after {keys} rows {rows} differ:\n{terminal.text()}")
+            return False
         time.sleep(0.02)
+    return True
+
+
+def assert_shows(terminal: Terminal, wanted: Sequence[object], keys: Sequence[str]) -> None:
+    if not shows(terminal, wanted, 10):
+        shown = terminal.grid()
+        rows = [y for y, (a, b) in enumerate(zip(shown, wanted, strict=True)) if a != b]
+        raise AssertionError(f"after {keys} rows {rows} differ:\n{terminal.text()}")
+
+
+def assert_at_rest(terminal: Terminal, path: Path, number: int, keys: Sequence[str]) -> int:
+    """What the app told may have been before its last frame: it is asked again for as long as it tells
+    something else. Returns the number of its next telling."""
+    before: Sequence[object] = ()
+    while (wanted := told(terminal, path, number)) != before:
+        if shows(terminal, wanted, 1):
+            return number + 1
+        before, number = wanted, number + 1
+    assert_shows(terminal, wanted, keys)
+    return number + 1
 
 
 @pytest.mark.terminal
-@pytest.mark.parametrize(("seed", "answers"), [(1, True), (2, False), (3, True)])
+@pytest.mark.parametrize(("seed", "answers"), [(1, True), (2, False)])
 def test_at_rest_the_terminal_equals_the_full_render(seed: int, answers: bool, tmp_path: Path) -> None:
     dice = random.Random(seed)
     sent: list[str] = []
     path = tmp_path / "told"
     with oracle(path, answers=answers) as terminal:
         terminal.wait_for("RUN 186")
-        for number in range(1, 7):
+        number = 1
+        for turn in range(1, 8):
             for key in dice.choices(KEYS, k=dice.randrange(1, 9)):
                 sent.append(key)
                 terminal.send(key)
                 if dice.random() < 0.3:
                     time.sleep(0.03)  # so that some frames are of one key and some of several
-            if number % 3 == 0:
+            if turn % 3 == 0:
                 size = dice.choice([(120, 36), (80, 24), (100, 30)])
                 sent.append(str(size))
                 terminal.resize(*size)
-            assert_shows(terminal, told(terminal, path, number), sent)
+            number = assert_at_rest(terminal, path, number, sent)
         assert QUESTION in terminal.raw
 
 

@@ -34,13 +34,15 @@ def lines(picture: Picture, look: Look, size: Size, replica: bool = False) -> li
     return [plain(row) for row in draw(picture, look, size, pictures.NOW)]
 
 
-@pytest.mark.parametrize("width", [100, 120, 160])
-def test_an_alarms_cause_stands_whole_and_its_action_gets_what_is_left(width: int) -> None:
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_an_alarms_cause_comes_before_its_action_and_this_before_its_numbers(width: int) -> None:
     picture = pictures.incident(alarms=(LONG,))
+    assert LONG.action is not None
     (row,) = alarm_rows(picture, width, 1)
-    assert LONG.text in plain(row)
+    assert "r5: preempting 4/min: work is thrown away and done again" in plain(row)
     assert "3m58s" in plain(row)
-    assert ("→ raise headroom (H)" in plain(row)) == (width > 120), "not torn to nothing"
+    assert ("→ raise headroom (H)" in plain(row)) == (width >= 100)
+    assert (LONG.action in plain(row)) == (width >= 160)
 
 
 def test_an_action_that_does_not_fit_beside_the_cause_has_a_row() -> None:

@@ -44,8 +44,8 @@ def alarm_lines(picture: Picture, width: int, replica: str | None = None) -> int
 
 
 def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = None) -> list[Row]:
-    """At most ``height`` lines; the last one counts what did not fit. The cause comes first: where an action
-    has no row of its own, it gets what the cause leaves."""
+    """At most ``height`` lines; the last one counts what did not fit. Where an action has no row of its own,
+    the cause (the text up to its first ``;``) comes before it, and it before the rest of the text."""
     alarms = shown_alarms(picture, replica)
     rows: list[Row] = []
     if height == 1 and len(alarms) > 1:
@@ -102,5 +102,7 @@ def _alarm_row(alarm: Alarm, number: str, width: int, tail: SafeText) -> Row:
     where, since = _where(alarm), _since(alarm)
     if where:
         line.put(where, "strong").put(": ")
-    line.put(safe(alarm.text, max(0, line.left - len(since) - 1)), "text").put(since, "dim")
+    least = len(safe(alarm.text.split("; ", 1)[0])) + 1
+    room = max(0, line.left - len(since) - 1)
+    line.put(safe(alarm.text, min(room, max(least, room - len(tail)))), "text").put(since, "dim")
     return line.right(fit_text(tail, line.left - 1) if line.left > LEAST_ACTION else safe(""), "accent").row()

@@ -95,6 +95,7 @@ async def test_it_goes_on_after_the_servers_restart_and_tells_what_is_missing(tm
                     before = recorder.messages
                     await until("messages", lambda before=before: recorder.messages > before + 5)
                 finally:
+                    server.process.kill()
                     await asyncio.to_thread(server.stop)
             assert recording is not None
             recording.cancel()
