@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -115,7 +115,7 @@ class Users:
 
 
 @contextmanager
-def server() -> Iterator[dict[str, str]]:
+def server() -> Generator[dict[str, str]]:
     """Raise RuntimeError when it does not become ready. Yields the API key of each tenant."""
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(mode=0o700)
@@ -141,7 +141,7 @@ def server() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def console(columns: int, rows: int, *options: str, **env: str) -> Iterator[Terminal]:
+def console(columns: int, rows: int, *options: str, **env: str) -> Generator[Terminal]:
     argv = [*PROGRAM, "--connect", CONTROL, "--no-bell", *options]
     with Terminal(argv, columns=columns, rows=rows, env=PERSON | env, answers=True) as terminal:
         yield terminal
