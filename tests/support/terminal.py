@@ -68,6 +68,8 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
         self._lock = threading.Lock()
         self.raw = bytearray()
+        #: When each piece of ``raw`` came, and where it ends.
+        self.came: list[tuple[float, int]] = []
         self.exit_status: int | None = None
         environment = {
             k: v
@@ -121,6 +123,7 @@ class Terminal:
             with self._lock:
                 if len(self.raw) < self.RAW_LIMIT:
                     self.raw += data
+                    self.came.append((time.monotonic(), len(self.raw)))
                 self._stream.feed(data)
 
     def _answer(self, data: str) -> None:
