@@ -9,6 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from infer_console.cli import codes
+from infer_console.cli.web import is_drawn_for_web
 from infer_console.connect import (
     HELP,
     ConnectError,
@@ -77,8 +78,9 @@ def read_only_option(parser: ArgumentParser, default: bool | str) -> None:
 def run_tui(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
-    terminals = is_terminal(sys.stdin) and is_terminal(sys.stdout)
-    dumb = terminals and capabilities(os.environ).dumb
+    web = is_drawn_for_web()
+    terminals = web or (is_terminal(sys.stdin) and is_terminal(sys.stdout))
+    dumb = terminals and not web and capabilities(os.environ).dumb
     if not terminals:
         complain("the console needs a terminal that can draw; for scripts: infer-console status --json")
         return codes.USAGE
