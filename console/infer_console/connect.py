@@ -175,7 +175,7 @@ def resolve(
     """The server that was named: ``--connect`` or ``--context``, else ``INFER_CONSOLE_CONNECT``, else the
     current context; None when nobody named one. Raise ConnectError for a name that leads nowhere."""
     if len(connect) > 1:
-        raise ConnectError("--connect: more than one server is not supported yet; give one")
+        raise ConnectError("--connect: this speaks to one server; only the console takes several")
     if connect and context is not None:
         raise ConnectError("--connect and --context: both name a server; give one of them")
     if connect:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from infer_console.cli import codes
 from infer_console.cli.call import call
 from infer_console.cli.tui import display_of, display_options, is_terminal
-from infer_console.cli.verb import Verb
+from infer_console.cli.verb import Verb, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +125,7 @@ def _diff(arguments: Namespace) -> int:
             sides = [_side(recording.timeline.picture, word, end_at) for word in (arguments.a, arguments.b)]
         finally:
             recording.stop()
-        _print_diff(sides)
+        _print_diff(sides, as_json=arguments.json)
     except SideError as error:
         complain(str(error))
         return codes.USAGE
@@ -165,19 +165,23 @@ def _diff_live(arguments: Namespace) -> int:
             tape = Tape(MOST_BYTES)
             load(RecordingReader(io.BytesIO(bytes(content))).messages(), Loader(tape, client.target.url))
             timeline.add_piece(tape)
-        _print_diff([_side(timeline.picture, word, now) for word in (arguments.a, arguments.b)])
+        sides = [_side(timeline.picture, word, now) for word in (arguments.a, arguments.b)]
+        _print_diff(sides, as_json=arguments.json)
         return codes.OK
 
     return call(arguments, work)
 
 
-def _print_diff(sides: "list[Side]") -> None:
+def _print_diff(sides: "list[Side]", *, as_json: bool) -> None:
     import shutil
 
-    from infer_console.cli.output import print_line
-    from infer_console.view.diff import diff_rows
+    from infer_console.cli.output import print_json, print_line
+    from infer_console.view.diff import diff_document, diff_rows
     from infer_console.view.row import plain
 
+    if as_json:
+        print_json(diff_document(sides[0], sides[1]))
+        return
     width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
     for row in diff_rows(sides[0], sides[1], width):
         print_line(plain(row).rstrip())
@@ -273,6 +277,7 @@ def _diff_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help=side)
     parser.add_argument("b", metavar="B", help="the same")
     parser.add_argument("--recording", metavar="FILE", help="of a recording, whose end is now")
+    json_option(parser)
 
 
 def _export_arguments(parser: ArgumentParser) -> None:

@@ -22,6 +22,7 @@ from infer_console.cli import (
     token,
     traffic,
     wait,
+    web,
 )
 from infer_console.cli.verb import Verb
 
@@ -47,4 +48,5 @@ VERBS: tuple[Verb, ...] = (
     *audit.VERBS,
     *plan.VERBS,
     *bench.VERBS,
+    *web.VERBS,
 )

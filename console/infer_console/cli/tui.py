@@ -9,6 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from infer_console.cli import codes
+from infer_console.cli.web import is_drawn_for_web
 from infer_console.connect import (
     HELP,
     ConnectError,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 DEFAULT_FPS = FASTEST_HZ
 SLOW_END_S = 1.0
+#: Of a console, each with a collector of its own.
+MOST_FLEETS = 8
 
 
 def tui_arguments(parser: ArgumentParser) -> None:
@@ -75,11 +78,14 @@ def read_only_option(parser: ArgumentParser, default: bool | str) -> None:
 def run_tui(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
-    terminals = is_terminal(sys.stdin) and is_terminal(sys.stdout)
-    dumb = terminals and capabilities(os.environ).dumb
+    web = is_drawn_for_web()
+    terminals = web or (is_terminal(sys.stdin) and is_terminal(sys.stdout))
+    dumb = terminals and not web and capabilities(os.environ).dumb
     if not terminals:
         complain("the console needs a terminal that can draw; for scripts: infer-console status --json")
         return codes.USAGE
+    if len(arguments.connect) > 1 and not dumb:
+        return _watch_several(arguments)
     try:
         target = resolve(arguments.connect, context=arguments.context) or find_embedded()
     except ConnectError as error:
@@ -116,6 +122,44 @@ def _watch(target: Target, arguments: Namespace) -> int:
     from infer_console.collector import Collector
 
     return _show(Collector(target, read_only=arguments.read_only), None, arguments)
+
+
+def _watch_several(arguments: Namespace) -> int:
+    """A collector for each of the fleets that were named; the first is shown."""
+    from infer_console.cli.output import complain
+    from infer_console.collector import Collector
+
+    if len(arguments.connect) > MOST_FLEETS:
+        complain(f"--connect: {len(arguments.connect)} were given, allowed are up to {MOST_FLEETS}")
+        return codes.USAGE
+    if arguments.context is not None:
+        complain("--connect and --context: both name a server; give one of them")
+        return codes.USAGE
+    try:
+        targets = [resolve([url]) for url in dict.fromkeys(arguments.connect)]
+    except ConnectError as error:
+        complain(str(error))
+        return codes.USAGE
+    collectors = [
+        Collector(target, read_only=arguments.read_only) for target in targets if target is not None
+    ]
+    try:
+        for each in collectors:
+            each.start()
+        from infer_console.ui.app import run_app
+        from infer_console.ui.fleets import Fleets
+
+        fleets = Fleets(collectors)
+        return run_app(
+            fleets,
+            embedded=None,
+            read_only=arguments.read_only,
+            display=display_of(arguments),
+            past=fleets,
+        )
+    finally:
+        for each in collectors:
+            each.stop()
 
 
 def _embed(arguments: Namespace) -> int:

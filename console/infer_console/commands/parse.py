@@ -96,7 +96,7 @@ def _act(entry: Entry, rest: str, known: Known) -> Asked:
             given["reason"] = " ".join((param[2], *words[at + 1 :]))  # it may have blanks
             break
         if param is not None:
-            given[param[1]] = param[2]
+            given[param[1]] = param[2] or None  # what is still to be typed is as it comes
         elif at == 0 and entry.arguments and not _is_value(entry, word, known):
             target = _target(entry, word, known)
         else:
@@ -181,7 +181,7 @@ def _flag(entry: Entry, name: str, value: str) -> bool:
 
 def _wrong(what: str, given: str, allowed: Sequence[str]) -> str:
     near = _near(given, allowed)
-    return f"{what}: {given[:40]!r} was given{near}{';' if near else ','} allowed is {_some(allowed)}"
+    return f"{what}: {given[:40]!r} was given{near or ','} allowed is {_some(allowed)}"
 
 
 def _near(given: str, allowed: Sequence[str]) -> str:

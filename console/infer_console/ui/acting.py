@@ -24,6 +24,8 @@ class Acting:
         self._app = app
         #: What would take back what was done from here, the newest last.
         self.undos: deque[Undo] = deque(maxlen=MOST_UNDOS)
+        #: Of the fleets that are not shown, by their place.
+        self._undos_of: dict[int, deque[Undo]] = {}
 
     def act(self, name: str, replica: str | None, request: str | None, tenant: str | None = None) -> None:
         """Open an action's dialog on the id that is selected now."""
@@ -61,6 +63,11 @@ class Acting:
 
     def remember(self, undo: Undo) -> None:
         self.undos.append(undo)
+
+    def change_fleet(self, before: int, now: int) -> None:
+        """What was done in one fleet is not taken back in another."""
+        self._undos_of[before] = self.undos
+        self.undos = self._undos_of.get(now, deque(maxlen=MOST_UNDOS))
 
     def open_action(self, action: Action, target: str | None, given: Given) -> None:
         """An action's dialog, or why there is none now."""

@@ -26,6 +26,7 @@ from infer_console.ui.calling import Calling
 from infer_console.ui.commander import Commander
 from infer_console.ui.departure import Departure
 from infer_console.ui.display import DEFAULT_DISPLAY, Display
+from infer_console.ui.fleets import Fleets
 from infer_console.ui.leaving import EndingSignals, TerminalGuard
 from infer_console.ui.looking_back import PLAY_S, LookingBack
 from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
@@ -111,6 +112,7 @@ class ConsoleApp(App[int]):
         super().__init__(ansi_color=True)
         keep_escape()
         self.collector = collector
+        self._fleets = collector if isinstance(collector, Fleets) else None
         self.look = Look()
         self.output_filter = OutputFilter()
         self._line_filter = SegmentFilter(self.output_filter, ascii_only=display.ascii_only)
@@ -255,6 +257,8 @@ class ConsoleApp(App[int]):
         has gone."""
         self.pacer.painted()
         self.time.refresh()
+        if self._fleets is not None:
+            self.look.others = self._fleets.others()
         screen = self.screen_stack[-1] if self.screen_stack else None
         return screen.paint() if isinstance(screen, PaintedScreen) else 0
 
@@ -361,11 +365,36 @@ class ConsoleApp(App[int]):
         self.frame()
 
     @property
+    def pictures(self) -> list[Picture]:
+        """The newest of every fleet."""
+        fleets = self._fleets
+        return list(fleets.pictures.values()) if fleets is not None else [self.collector.picture]
+
+    @property
     def fleet_names(self) -> tuple[str, ...]:
-        return ()
+        return self._fleets.names if self._fleets is not None else ()
+
+    def next_fleet(self) -> None:
+        fleets = self._fleets
+        if fleets is None:
+            self.say("one fleet; --connect may be given several times")
+        else:
+            names = fleets.names
+            self.show_fleet(names[(names.index(fleets.name) + 1) % len(names)])
 
     def show_fleet(self, name: str) -> None:
-        """One of ``fleet_names``."""
+        """One of ``fleet_names``, from its Fleet screen on: nothing that was selected is in another one."""
+        fleets = self._fleets
+        if fleets is None or name not in fleets.names or name == fleets.name:
+            return
+        self.time.resume()
+        before = fleets.names.index(fleets.name)
+        fleets.show(name)
+        self.acting.change_fleet(before, fleets.names.index(name))
+        self.look.forget_selections()
+        self._interest, self._alarm = None, -1
+        self.go("fleet")
+        self.say(f"fleet: {name}")
 
     def _heartbeat(self) -> None:
         self.theming.follow()

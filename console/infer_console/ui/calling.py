@@ -29,8 +29,9 @@ class Calling:
             return  # the terminal is behind; the next picture tries again
         picture = self._app.collector.picture
         alarms = {
-            f"{alarm.rule} {alarm.replica}": alarm.text
-            for alarm in ordered_alarms(picture)
+            f"{place} {alarm.rule} {alarm.replica}": alarm.text
+            for place, each in enumerate(self._app.pictures)
+            for alarm in ordered_alarms(each)
             if alarm.severity == "critical"
         }
         name = picture.fleet.name if picture.fleet is not None else "infer-console"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from infer_console.past.marks import Mark
-from infer_console.past.timeline import lacks_detail
+from infer_console.past.timeline import Timeline, lacks_detail
 from infer_console.past.when import moment
 from infer_console.state.picture import Picture
 from infer_console.ui.ports import PastPort
@@ -39,7 +39,6 @@ class TimeTravel:
         self._look = look
         self._newest = newest
         self._port = past
-        self._timeline = past.timeline if past is not None else None
         self._replay = replay_speed is not None
         self._usual_speed = replay_speed or 1.0
         self._shown: Picture | None = None
@@ -52,6 +51,11 @@ class TimeTravel:
         self._begin = replay_at
         self.speed = replay_speed if replay_at is None else None
         look.paused = self._replay
+
+    @property
+    def _timeline(self) -> Timeline | None:
+        """Of the fleet that is shown: that may be another one later."""
+        return self._port.timeline if self._port is not None else None
 
     # --- what is shown
 

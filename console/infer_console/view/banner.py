@@ -80,7 +80,7 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     if look.scrub is None or not look.scrub.past:
         right.append((clock(now), "text"))
     room = width - line.used - sum(len(text) + 2 for text, _ in right) - 2
-    for text, role in _facts(picture, width):
+    for text, role in (*_others(look), *_facts(picture, width)):
         if len(text) + 2 <= room:
             line.put("  ").put(text, role)
             room -= len(text) + 2
@@ -101,6 +101,19 @@ def _environment(picture: Picture) -> list[tuple[SafeText, Role]]:
     shown: list[tuple[SafeText, Role]] = [(safe(" PROD "), "crit")] if named.production else []
     if named.name is not None:
         shown.append((safe(named.name, 24), "accent"))
+    return shown
+
+
+def _others(look: Look) -> list[tuple[SafeText, Role]]:
+    """``us-east 2▲``: the fleets that are not shown, those with critical alarms first."""
+    shown: list[tuple[SafeText, Role]] = []
+    for other in sorted(look.others, key=lambda each: -each.critical):
+        name = safe(other.name, 24)
+        if other.link not in ("live", "connecting", "starting"):
+            shown.append((safe(f"{name} {other.link.upper()}"), "crit"))
+        else:
+            alarms = f" {other.critical}▲" if other.critical else ""
+            shown.append((safe(f"{name}{alarms}"), "crit" if alarms else "dim"))
     return shown
 
 

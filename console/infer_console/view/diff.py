@@ -77,6 +77,18 @@ def differences(a: Side, b: Side) -> list[Difference]:
     return found
 
 
+def diff_document(a: Side, b: Side) -> dict[str, object]:
+    """The same for scripts: the figures as they are, seconds and shares, null where they are not known."""
+    names = list(dict.fromkeys((*a.facts, *b.facts)))
+    values = [(name.strip(), *(_value(side.facts.get(name)) for side in (a, b))) for name in names]
+    differ = [{"name": name, "a": left, "b": right} for name, left, right in values if left != right]
+    return {"version": 1, "a": a.title, "b": b.title, "differ": differ, "equal": len(names) - len(differ)}
+
+
+def _value(fact: Fact | None) -> float | str | None:
+    return fact.value if fact is not None else None
+
+
 def diff_rows(a: Side, b: Side, width: int, height: int | None = None) -> list[Row]:
     """A head, a row for every difference, and how much is equal; at most ``height`` rows."""
     found = differences(a, b)

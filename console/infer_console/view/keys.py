@@ -231,6 +231,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("t", "t", "theme", "theme", "next colour theme", "look", ALL),
     Key("colon", ":", "command", "command", "a command by name; tab completes", "look", ALL),
+    Key("ctrl+n", "ctrl+n", "next_fleet", "fleet", "the next fleet of several", "look", ALL),
     Key("ctrl+p", "ctrl+p", "palette", "palette", "search all commands", "look", ALL),
     Key(
         "D",

@@ -69,6 +69,15 @@ SHOWN: tuple[Shown, ...] = ("all", "waiting", "running", "ended")
 MAX_FILTER = 64
 
 
+class OtherFleet(NamedTuple):
+    """A fleet that this console is connected to and does not show."""
+
+    name: str
+    critical: int = 0
+    #: As of a picture's link.
+    link: str = "live"
+
+
 class Size(NamedTuple):
     width: int
     height: int
@@ -167,11 +176,20 @@ class Look:
     columns: dict[str, ColumnChoice] = field(default_factory=dict[str, ColumnChoice])
     #: By name of an action: its keys in the place of the usual ones.
     keymap: Keymap = field(default_factory=dict[str, tuple[str, ...]])
+    #: Fleets that are not shown; empty where there is one.
+    others: tuple[OtherFleet, ...] = ()
     owners: OwnerLetters = field(default_factory=OwnerLetters)
     #: Frames skipped because the terminal was behind.
     skipped_frames: int = 0
     #: What the terminal is given; None where it is not known.
     pace: Pace | None = None
+
+    def forget_selections(self) -> None:
+        """What was selected is of another fleet; order, lens, columns and keys stay."""
+        self.replica = self.timeline = self.zoomed = None
+        self.cursors.clear()
+        self.marked.clear()
+        self.revealed, self.filter, self.owners = False, "", OwnerLetters()
 
     def cursor(self, screen: ScreenName, pane: Pane) -> Cursor:
         return self.cursors.setdefault((screen, pane), Cursor())

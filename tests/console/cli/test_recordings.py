@@ -1,5 +1,6 @@
 """Verbs over recordings, and recording into a directory until told to end."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -37,6 +38,10 @@ def test_what_differs_between_two_replicas_and_two_moments(run: Run) -> None:
     assert any("state" in line and "drained" in line for line in replicas.out.splitlines())
     moments = run("diff", "now-36s", "now", "--recording", str(RECORDING))
     assert "ready replicas" in moments.out
+    document = json.loads(run("diff", "r0", "r1", "--recording", str(RECORDING), "--json").out)
+    assert (document["a"][:2], document["b"][:2]) == ("r0", "r1")
+    assert document["differ"]
+    assert all(each["a"] != each["b"] for each in document["differ"])
     same = run("diff", "now", "now", "--recording", str(RECORDING))
     assert "nothing differs" in same.out
     assert "there is no replica r9" in run("diff", "r9", "now", "--recording", str(RECORDING)).err

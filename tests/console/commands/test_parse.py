@@ -45,6 +45,7 @@ def test_every_action_and_every_screen_has_a_command() -> None:
     ("line", "action", "target", "given"),
     [
         ("drain r2 mode=wait", "drain", "r2", {"mode": "wait"}),
+        ("drain r2 mode=", "drain", "r2", {"mode": None}),
         ("drain r2 force", "drain", "r2", {"force": True}),
         ("drain r2 force=no", "drain", "r2", {"force": False}),
         ("scale 7", "scale", None, {"replicas": "7"}),

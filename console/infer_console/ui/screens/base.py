@@ -212,6 +212,9 @@ class ConsoleScreen(PaintedScreen):
     def action_command(self) -> None:
         self.console.open_command()
 
+    def action_next_fleet(self) -> None:
+        self.console.next_fleet()
+
     def action_palette(self) -> None:
         self.console.open_palette()
 
