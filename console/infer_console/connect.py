@@ -11,6 +11,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, cast
 from urllib.parse import SplitResult, urlsplit
 
 from infer_engine.settings import default_control_socket
@@ -26,17 +27,20 @@ EMBEDDED_PREFIX = "infer-console-"
 EMBEDDED_SOCKETS = f"{EMBEDDED_PREFIX}*/control.sock"
 PROBE_TIMEOUT_S = 1.0
 
-#: Schemes that are understood, but for which there is no source yet.
-PLANNED_SCHEMES = frozenset(
-    {"vllm+http", "vllm+https", "sglang+http", "sglang+https", "llamacpp+http", "llamacpp+https"}
-    | {"auto+http", "auto+https", "dns+vllm", "dns+sglang", "dns+llamacpp"}
+#: Servers that are not ours, watched through what they tell of themselves; auto finds out which one it is.
+ForeignKind = Literal["vllm", "sglang", "llamacpp", "auto"]
+FOREIGN_SCHEMES = frozenset(
+    f"{kind}+{scheme}" for kind in ("vllm", "sglang", "llamacpp", "auto") for scheme in ("http", "https")
 )
+#: Schemes that are understood, but for which there is no source yet.
+PLANNED_SCHEMES = frozenset({"dns+vllm", "dns+sglang", "dns+llamacpp"})
 
 HELP = """\
 nothing to connect to. Give one of:
   infer-console --connect unix:///run/user/1000/infer-console/default.sock   an engine server on this machine
   infer-console --connect ssh://host                                         one that you can reach by ssh
   infer-console --connect https://host:9000                                  one that listens on TCP
+  infer-console --connect vllm+http://host:8000                              vLLM (or sglang+, llamacpp+, auto+)
   INFER_CONSOLE_CONNECT=URL infer-console                                    the same, from the environment
   a context in {contexts}
 or install the engine, and infer-console starts one itself:
@@ -65,12 +69,16 @@ class Target:
     ca_file: str | None = None
     #: The machine to go to by ssh, None where that is not asked for.
     ssh: "SshHost | None" = None
+    #: Whose server it is, None for ours.
+    foreign: ForeignKind | None = None
     #: Who named it, for error messages.
     source: str = "--connect"
 
     @property
     def base_url(self) -> str:
         """What HTTP requests are addressed to; over a unix socket the host is only a header."""
+        if self.foreign is not None:
+            return self.url.partition("+")[2]
         return "http://localhost" if self.socket is not None or self.ssh is not None else self.url
 
 
@@ -105,7 +113,7 @@ def parse_url(url: str, source: str = "--connect") -> Target:
     scheme = parts.scheme.lower()
     if scheme == "unix":
         return _unix_target(given, parts.netloc, parts.path, source)
-    if scheme in ("http", "https"):
+    if scheme in ("http", "https") or scheme in FOREIGN_SCHEMES:
         try:
             port = parts.port
         except ValueError as error:
@@ -115,7 +123,9 @@ def parse_url(url: str, source: str = "--connect") -> Target:
         if parts.username is not None:
             raise ConnectError(f"{source}: a URL is no place for a secret; use the server's token file")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        return Target(url=f"{scheme}://{host}{'' if port is None else f':{port}'}", source=source)
+        foreign = cast(ForeignKind, scheme.partition("+")[0]) if "+" in scheme else None
+        url = f"{scheme}://{host}{'' if port is None else f':{port}'}"
+        return Target(url=url, foreign=foreign, source=source)
     if scheme == "ssh":
         return _ssh_target(given, parts, source)
     if scheme in ("mqtt", "mqtts"):
@@ -125,7 +135,7 @@ def parse_url(url: str, source: str = "--connect") -> Target:
         )
     if scheme in PLANNED_SCHEMES:
         raise ConnectError(
-            f"{source}: {scheme}:// is not supported yet; use unix:///path, http(s)://HOST:PORT or ssh://HOST"
+            f"{source}: {scheme}:// is not supported yet; use unix:///path, http(s)://HOST:PORT, ssh://HOST or vllm+http://HOST:PORT"
         )
     raise ConnectError(
         f"{source}: {given!r} is not a URL of the form unix:///path or http(s)://HOST:PORT or ssh://HOST"
@@ -289,7 +299,7 @@ def _with_environment(target: Target, environ: Mapping[str, str]) -> Target:
 def _with_token(target: Target, token: str | None) -> Target:
     if token is None:
         return target
-    if target.url.startswith("http://") and not _is_loopback(target.url):
+    if target.base_url.startswith("http://") and not _is_loopback(target.base_url):
         raise ConnectError(
             f"{target.source}: a token is not sent in the clear to another machine; "
             f"use https:// or ssh://, not {target.url}"

@@ -96,7 +96,9 @@ def test_urls_that_are_understood(url: str, socket: str | None, base_url: str) -
         ("http://[::1", "Invalid IPv6 URL"),
         ("http://host/path", "is not http://HOST:PORT"),
         ("http://me:secret@host:1", "no place for a secret"),
-        ("vllm+http://host:8000", "not supported yet"),
+        ("dns+vllm://host:8000", "not supported yet"),
+        ("vllm+http://host:8000/v1", "is not vllm+http://HOST:PORT"),
+        ("vllm+http://me:secret@host:1", "no place for a secret"),
         ("ftp://host", "is not a URL of the form"),
     ],
 )

@@ -115,6 +115,8 @@ class Action:
 
 
 def read_only_words(picture: Picture) -> str:
+    if "watched" in picture.capabilities:
+        return "this server can only be watched"
     if picture.role in ("viewer", "content"):
         return f"read-only: this server lets you look, not act (role {picture.role})"
     return "this console is read-only"

@@ -288,6 +288,11 @@ class EngineClient:
 
 
 def _transport(target: Target) -> httpx2.AsyncBaseTransport:
+    if target.foreign is not None:
+        # Imported late: most consoles watch servers of ours.
+        from infer_console.sources.foreign.transport import ForeignTransport
+
+        return ForeignTransport(target, httpx2.AsyncHTTPTransport(verify=_trusted(target), trust_env=False))
     if target.ssh is not None:
         # Imported late: most consoles never start a process for this.
         from infer_console.sources.ssh import SshTransport
@@ -301,7 +306,7 @@ def _transport(target: Target) -> httpx2.AsyncBaseTransport:
 
 def _trusted(target: Target) -> ssl.SSLContext | bool:
     """What vouches for an ``https://`` server."""
-    if not target.url.startswith("https:"):
+    if not target.base_url.startswith("https:"):
         return True
     try:
         context = ssl.create_default_context(cafile=target.ca_file)

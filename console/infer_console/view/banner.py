@@ -131,7 +131,9 @@ def _pace(look: Look, width: int) -> SafeText:
 
 
 def _read_only(picture: Picture) -> str:
-    """By the server's word, or by our own option or context."""
+    """By what the server is, by its word, or by our own option or context."""
+    if "watched" in picture.capabilities:
+        return "only watched"
     return f"read-only ({picture.role})" if picture.role in ("viewer", "content") else "read-only"
 
 
@@ -157,6 +159,8 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
         facts.append((safe("embedded engine"), "dim"))
     if picture.read_only:
         facts.append((safe(_read_only(picture)), "warn"))
+    if "estimates" in picture.capabilities:
+        facts.append((safe("percentiles est."), "dim"))
     if picture.link.reconnects and width >= 100:
         facts.append((safe(f"reconnects {picture.link.reconnects}"), "warn"))
     return facts

@@ -25,7 +25,7 @@ def block_section(replica: ReplicaPicture, look: Look, width: int, height: int) 
     if blocks is None or blocks.total == 0:
         return [
             rule(width, "BLOCKS", None, "", focused),
-            Line(width).put(" the block map is not known yet", "dim").row(),
+            Line(width).put(_untold(replica), "dim").row(),
         ][:height]
     if focused:
         look.cursor("replica", "blocks").follow(owners_in_map(blocks))
@@ -39,6 +39,12 @@ def block_section(replica: ReplicaPicture, look: Look, width: int, height: int) 
         told = focused and selected is not None
         rows.append(_owner_row(replica, blocks, selected, width) if told else _legend(look, width))
     return rows[:height]
+
+
+def _untold(replica: ReplicaPicture) -> SafeText:
+    if replica.status.foreign is not None:
+        return safe(f" {safe(replica.status.foreign, 24)} does not tell whose its blocks are")
+    return safe(" the block map is not known yet")
 
 
 def _scale(replica: ReplicaPicture, blocks: BlockMap, per_cell: int) -> str:

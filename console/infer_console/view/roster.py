@@ -14,6 +14,8 @@ from infer_console.view.row import Line, Row
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
 
 LEAD = 2
+#: Servers that are not ours and tell what is in their batch all the same.
+TELL_SLOTS = frozenset({"llama.cpp"})
 
 
 def phase_cell(row: RequestRow) -> Cell:
@@ -135,6 +137,9 @@ def roster_section(replica: ReplicaPicture, look: Look, width: int, height: int)
 def _nobody(replica: ReplicaPicture, look: Look) -> SafeText:
     if look.filter:
         return safe(f"   nobody in the batch matches “{look.filter}”", 100)
+    foreign = replica.status.foreign
+    if foreign is not None and foreign not in TELL_SLOTS:
+        return safe(f"   {safe(foreign, 24)} does not tell its requests: it can only be watched")
     if replica.status.running:
         return safe("   the batch is not known yet")
     return safe("   the batch is empty")

@@ -145,6 +145,8 @@ class Replica(Struct, frozen=True, kw_only=True):
     gpu: GpuHealth | None = None
     #: Why its GPU is not to be trusted; None where it is.
     gpu_trouble: str | None = None
+    #: The product, where it is not ours but a server that is only watched, such as vLLM.
+    foreign: str | None = None
 
 
 class LiveLimits(Struct, frozen=True, kw_only=True):

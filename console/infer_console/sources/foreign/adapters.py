@@ -1,0 +1,65 @@
+"""Which server is which, and what is asked of it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from infer_console.connect import ForeignKind
+from infer_console.sources.failures import NotUnderstoodError
+from infer_console.sources.foreign import llamacpp, sglang, vllm
+from infer_console.sources.foreign.asking import Answer, Asking, entry
+from infer_console.sources.foreign.page import Page
+from infer_console.sources.foreign.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """``essential`` are paths of which one at least must be told; names of metrics begin with ``prefix``."""
+
+    product: str
+    prefix: str
+    paths: tuple[str, ...]
+    essential: tuple[str, ...]
+    read: Callable[[Mapping[str, Answer], Page], Reading]
+
+
+ADAPTERS: Mapping[ForeignKind, Adapter] = {
+    "vllm": Adapter("vLLM", "vllm:", vllm.PATHS, ("/metrics",), vllm.read),
+    "sglang": Adapter("SGLang", "sglang:", sglang.PATHS, ("/metrics", "/server_info"), sglang.read),
+    "llamacpp": Adapter(
+        "llama.cpp", "llamacpp:", llamacpp.PATHS, ("/metrics", "/slots", "/health"), llamacpp.read
+    ),
+}
+
+
+def read(adapter: Adapter, answers: Mapping[str, Answer]) -> Reading:
+    """Raise NotUnderstoodError for what this server cannot have written."""
+    page = answers["/metrics"].page()
+    if page.samples and not page.has(adapter.prefix):
+        raise NotUnderstoodError(
+            f"this does not look like {adapter.product}: nothing in /metrics begins with {adapter.prefix}"
+            " (auto+http:// finds out what it is)"
+        )
+    return adapter.read(answers, page)
+
+
+async def recognise(asking: Asking) -> Adapter:
+    """By its metrics' names, else by documents that only one of them has. Raise NotUnderstoodError where
+    none fits."""
+    metrics, server, props = await asyncio.gather(
+        asking.get("/metrics"), asking.get("/server_info"), asking.get("/props")
+    )
+    page = metrics.page()
+    for adapter in ADAPTERS.values():
+        if page.has(adapter.prefix):
+            return adapter
+    if props.told and entry(props.json(), "total_slots") is not None:
+        return ADAPTERS["llamacpp"]
+    if server.told and entry(server.json(), "model_path") is not None:
+        return ADAPTERS["sglang"]
+    if props.status == 503 and metrics.status == 503:
+        raise NotUnderstoodError("it is loading its model: what it is will be asked again")
+    raise NotUnderstoodError(
+        f"neither vLLM, SGLang nor llama.cpp: /metrics answers {metrics.status},"
+        f" /server_info {server.status}, /props {props.status}"
+    )

@@ -1,0 +1,94 @@
+"""GET requests to somebody else's server: bounded in time and in bytes, never anything that generates."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import msgspec
+
+from infer_console.sources.failures import NotUnderstoodError
+from infer_console.sources.foreign.page import Page
+
+CONNECT_TIMEOUT_S = 3.0
+#: A server that is busy answers late; one that answers later than this has not told anything.
+ANSWER_TIMEOUT_S = 5.0
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``status`` and body; what is not 200 is *not told*, and 404, 405 and 501 say that it never will be."""
+
+    path: str
+    status: int
+    body: bytes
+
+    @property
+    def told(self) -> bool:
+        return self.status == 200
+
+    @property
+    def offered(self) -> bool:
+        return self.status not in (404, 405, 501)
+
+    def json(self) -> Any:
+        """Raise NotUnderstoodError for what is none. None where it was not told."""
+        if not self.told:
+            return None
+        try:
+            return msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise NotUnderstoodError(f"{self.path} is not JSON: {str(error)[:80]}") from error
+
+    def page(self) -> Page:
+        return Page.read(self.body.decode("utf-8", "replace")) if self.told else Page()
+
+
+class Asking:
+    """Raises what httpx2 raises, and NotUnderstoodError for a page without an end. ``token`` goes along with
+    every question."""
+
+    def __init__(self, base_url: str, token: str | None, transport: httpx2.AsyncBaseTransport) -> None:
+        self._http = httpx2.AsyncClient(
+            base_url=base_url,
+            transport=transport,
+            timeout=httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S),
+            headers={} if token is None else {"authorization": f"Bearer {token}"},
+            trust_env=False,
+        )
+
+    async def get(self, path: str) -> Answer:
+        body = bytearray()
+        async with self._http.stream("GET", path) as response:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_PAGE_BYTES:
+                    raise NotUnderstoodError(f"{path} is longer than {MAX_PAGE_BYTES} bytes")
+            return Answer(path, response.status_code, bytes(body))
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+
+def entry(document: Any, *path: str | int) -> Any:
+    """What lies there in somebody else's JSON; None where there is no such thing."""
+    for step in path:
+        if isinstance(step, int):
+            if not isinstance(document, list) or not -len(document) <= step < len(document):
+                return None
+            document = document[step]
+        elif isinstance(document, dict):
+            document = document.get(step)
+        else:
+            return None
+    return document
+
+
+def integer(value: Any) -> int | None:
+    """A count out of somebody else's JSON."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < 2**53 else None
+
+
+def text(value: Any) -> str | None:
+    return value[:200] if isinstance(value, str) and value else None

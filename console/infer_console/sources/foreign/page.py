@@ -1,0 +1,84 @@
+"""A page of metrics in Prometheus' text format, as somebody else's server wrote it: untrusted."""
+
+import io
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_fd_to_metric_families
+
+from infer_console.sources.failures import NotUnderstoodError
+
+#: Samples beyond this are no metrics page of an inference server.
+MAX_SAMPLES = 100_000
+
+Labels = Mapping[str, str]
+#: Upper bound of a bucket (inf for the last) to how many observations are at most as high.
+Buckets = Mapping[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Samples by name. A value that is not finite is as good as none."""
+
+    samples: Mapping[str, list[tuple[Labels, float]]] = field(
+        default_factory=dict[str, list[tuple[Labels, float]]]
+    )
+
+    @classmethod
+    def read(cls, text: str) -> "Page":
+        """Raise NotUnderstoodError for what is not such a page."""
+        samples: dict[str, list[tuple[Labels, float]]] = {}
+        count = 0
+        try:
+            for family in text_fd_to_metric_families(io.StringIO(text)):
+                for sample in family.samples:
+                    count += 1
+                    if count > MAX_SAMPLES:
+                        raise NotUnderstoodError(f"/metrics has more than {MAX_SAMPLES} samples")
+                    if math.isfinite(sample.value):
+                        samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:  # as that parser fails
+            raise NotUnderstoodError(f"/metrics is not Prometheus text: {str(error)[:80]}") from error
+        return cls(samples)
+
+    def of(self, names: Iterable[str]) -> list[tuple[Labels, float]]:
+        """The samples of the first of these names that the page has: newer names stand before older ones."""
+        for name in names:
+            if found := self.samples.get(name):
+                return found
+        return []
+
+    def has(self, prefix: str) -> bool:
+        return any(name.startswith(prefix) for name in self.samples)
+
+    def value(
+        self, names: Iterable[str], of: Callable[[Labels], bool], *, highest: bool = False
+    ) -> float | None:
+        """The sum over the series that ``of`` takes, or the highest of them where several tell the same;
+        None where there is none."""
+        found = [value for labels, value in self.of(names) if of(labels)]
+        if not found:
+            return None
+        return max(found) if highest else sum(found)
+
+    def by_label(self, names: Iterable[str], label: str, of: Callable[[Labels], bool]) -> dict[str, float]:
+        """Sums by the values of one label."""
+        sums: dict[str, float] = {}
+        for labels, value in self.of(names):
+            if of(labels) and label in labels:
+                sums[labels[label]] = sums.get(labels[label], 0.0) + value
+        return sums
+
+    def buckets(self, names: Iterable[str], of: Callable[[Labels], bool]) -> Buckets:
+        """A histogram, merged over the series that ``of`` takes; empty where there is none."""
+        merged: dict[float, float] = {}
+        for labels, value in self.of(f"{name}_bucket" for name in names):
+            if not of(labels):
+                continue
+            try:
+                bound = float(labels.get("le", ""))
+            except ValueError:
+                continue  # a bucket without a bound counts nothing
+            merged[bound] = merged.get(bound, 0.0) + value
+        return merged

@@ -1,0 +1,126 @@
+"""vLLM: its metrics under today's names and those of before (V0, and V1 until the prefix ``gpu_`` went)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from infer_engine.protocol import Kv
+
+from infer_console.sources.foreign.asking import Answer, entry, integer, text
+from infer_console.sources.foreign.page import Labels, Page
+from infer_console.sources.foreign.reading import MAX_ENGINES, Counts, Engine, Reading, row_id, whole
+
+PATHS = ("/metrics", "/health", "/version", "/v1/models")
+
+RUNNING = ("vllm:num_requests_running",)
+WAITING = ("vllm:num_requests_waiting",)
+WAITING_BY_REASON = ("vllm:num_requests_waiting_by_reason",)
+KV_USED = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+KV_CONFIG = ("vllm:cache_config_info",)
+SLEEP = ("vllm:engine_sleep_state",)
+FINISHED = ("vllm:request_success_total",)
+STARTED = ("process_start_time_seconds",)
+#: Our name, and the series that tell it, the newest first.
+COUNTERS = {
+    "generated": ("vllm:generation_tokens_total",),
+    "prompt": ("vllm:prompt_tokens_total",),
+    "preemptions": ("vllm:num_preemptions_total",),
+    "prefix_queries": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+    "prefix_hits": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+    "steps": ("vllm:iteration_tokens_total_count",),
+}
+HISTOGRAMS = {
+    "ttft": ("vllm:time_to_first_token_seconds",),
+    "itl": ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
+    "queue": ("vllm:request_queue_time_seconds",),
+}
+REASONS = {"abort": "cancelled"}
+
+
+def read(answers: Mapping[str, Answer], page: Page) -> Reading:
+    bad = _unwell(answers["/health"])
+    model = entry(answers["/v1/models"].json(), "data", 0)
+    engines = [_engine(page, label, bad) for label in ranks(page)]
+    models = sorted({labels["model_name"] for labels, _ in page.of(RUNNING) if "model_name" in labels})
+    finished: dict[str, int] = {}
+    for reason, value in page.by_label(FINISHED, "finished_reason", _any).items():
+        name = REASONS.get(reason, reason[:32])
+        finished[name] = finished.get(name, 0) + round(value)
+    return Reading(
+        product="vLLM",
+        model=", ".join(models)[:200] or text(entry(model, "id")) or "–",
+        version=text(entry(answers["/version"].json(), "version")),
+        context_length=integer(entry(model, "max_model_len")),
+        engines=engines,
+        finished=finished,
+        started_at=page.value(STARTED, _any, highest=True),
+        note="" if page.samples else "its /metrics tells nothing",
+    )
+
+
+def ranks(page: Page, label: str = "engine") -> list[str | None]:
+    """The values of the label by which data-parallel ranks are told apart; one None where it is not used."""
+    found = {labels[label] for labels, _ in page.of(RUNNING) if label in labels}
+    numbers_first = sorted(found, key=lambda rank: (not rank.isdigit(), len(rank), rank))
+    return [*numbers_first[:MAX_ENGINES]] if found else [None]
+
+
+def _engine(page: Page, rank: str | None, error: str | None) -> Engine:
+    mine = _of(rank)
+    used = page.value(KV_USED, mine)
+    ratio = min(1.0, max(0.0, used)) if used is not None else None
+    asleep = [
+        labels.get("sleep_state", "")
+        for labels, value in page.of(SLEEP)
+        if mine(labels) and value and labels.get("sleep_state") != "awake"
+    ]
+    reasons = page.by_label(WAITING_BY_REASON, "reason", mine)
+    return Engine(
+        id=row_id(rank or "0"),
+        state="drained" if asleep else "failed" if error else "ready",
+        running=whole(page.value(RUNNING, mine)),
+        waiting=whole(page.value(WAITING, mine)),
+        kv=_kv(page, mine, ratio),
+        kv_used_ratio=ratio,
+        counts=Counts(
+            counters={
+                name: value
+                for name, series in COUNTERS.items()
+                if (value := page.value(series, mine)) is not None
+            },
+            histograms={
+                name: buckets
+                for name, series in HISTOGRAMS.items()
+                if (buckets := page.buckets(series, mine))
+            },
+        ),
+        waiting_reasons={reason[:32]: round(value) for reason, value in reasons.items() if value > 0},
+        error=f"asleep ({asleep[0][:40]})" if asleep else error,
+    )
+
+
+def _kv(page: Page, mine: Callable[[Labels], bool], ratio: float | None) -> Kv:
+    """Blocks. Which of those not in use still hold a prefix is not told: so neither is what is free."""
+    for labels, _ in page.of(KV_CONFIG):
+        if not mine(labels):
+            continue
+        total, size = _number(labels.get("num_gpu_blocks")), _number(labels.get("block_size"))
+        used = None if total is None or ratio is None else round(ratio * total)
+        return Kv(block_size=size, total=total, used=used)
+    return Kv()
+
+
+def _number(given: Any) -> int | None:
+    is_number = isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 15
+    return int(given) if is_number and int(given) > 0 else None
+
+
+def _unwell(health: Answer) -> str | None:
+    return f"/health answers {health.status}" if health.offered and health.status >= 500 else None
+
+
+def _of(rank: str | None) -> Callable[[Labels], bool]:
+    return _any if rank is None else lambda labels: labels.get("engine") == rank
+
+
+def _any(_labels: Labels) -> bool:
+    return True
