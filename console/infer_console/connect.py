@@ -40,7 +40,7 @@ nothing to connect to. Give one of:
   infer-console --connect unix:///run/user/1000/infer-console/default.sock   an engine server on this machine
   infer-console --connect ssh://host                                         one that you can reach by ssh
   infer-console --connect https://host:9000                                  one that listens on TCP
-  infer-console --connect vllm+http://host:8000                              vLLM (or sglang+, llamacpp+, auto+)
+  infer-console --connect vllm+http://host:8000                              vLLM (sglang+, llamacpp+, auto+)
   INFER_CONSOLE_CONNECT=URL infer-console                                    the same, from the environment
   a context in {contexts}
 or install the engine, and infer-console starts one itself:
@@ -135,7 +135,8 @@ def parse_url(url: str, source: str = "--connect") -> Target:
         )
     if scheme in PLANNED_SCHEMES:
         raise ConnectError(
-            f"{source}: {scheme}:// is not supported yet; use unix:///path, http(s)://HOST:PORT, ssh://HOST or vllm+http://HOST:PORT"
+            f"{source}: {scheme}:// is not supported yet; use unix:///path, http(s)://HOST:PORT, ssh://HOST"
+            " or vllm+http://HOST:PORT"
         )
     raise ConnectError(
         f"{source}: {given!r} is not a URL of the form unix:///path or http(s)://HOST:PORT or ssh://HOST"

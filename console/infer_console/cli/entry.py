@@ -107,7 +107,8 @@ def _connect_option(parser: argparse.ArgumentParser, name: str, default: list[st
         action="append",
         default=default,
         metavar="URL",
-        help="the engine server to speak to: unix:///path, http(s)://HOST:PORT or ssh://HOST",
+        help="the engine server to speak to: unix:///path, http(s)://HOST:PORT or ssh://HOST; or one"
+        " that is not ours, to watch it: vllm+http://HOST:PORT, sglang+, llamacpp+, auto+",
     )
 
 

@@ -6,7 +6,7 @@ from infer_console.state.picture import ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, size
 from infer_console.view.gauge import ADMIT_MARK, BATCH_MARK, kv_gauge
-from infer_console.view.queue import fits_now, reason_role, reason_word
+from infer_console.view.queue import fits_now, nobody_waits, reason_role, reason_word
 from infer_console.view.row import Line, Row
 
 
@@ -151,7 +151,7 @@ def why_row(replica: ReplicaPicture, width: int) -> Row:
     if status.error:
         return line.put("▲ ", "crit").put(safe(status.error), "crit").row()
     if not waiting:
-        return line.put("nobody waits" if not status.waiting else "the queue is not known yet", "dim").row()
+        return line.put(nobody_waits(replica), "dim").row()
     head = waiting[0]
     line.put("why: ", "label").put("head ").put(safe_identifier(head.id), "strong").put(" ")
     _head_reason(line, head)

@@ -41,9 +41,17 @@ def queue_section(replica: ReplicaPicture, look: Look, width: int, height: int) 
     if rest:
         rows.append(_rest_row(waiting, shown, unlisted, width))
     elif not waiting:
-        text = " nobody waits" if not known else " the queue is not known yet"
+        text = safe(f" {nobody_waits(replica)}")
         rows.append(Line(width).put(" nobody matches the filter" if look.filter else text, "dim").row())
     return rows[:height]
+
+
+def nobody_waits(replica: ReplicaPicture) -> SafeText:
+    """Why nobody is named who waits."""
+    foreign, waiting = replica.status.foreign, replica.status.waiting
+    if foreign is not None and waiting != 0:
+        return safe(f"{safe(foreign, 24)} does not tell who waits")
+    return safe("the queue is not known yet" if waiting else "nobody waits")
 
 
 def fits_when(replica: ReplicaPicture, row: RequestRow) -> SafeText:

@@ -131,7 +131,9 @@ def _reason_rows(picture: Picture, width: int, height: int) -> list[Row]:
     parts = reasons(picture.totals)
     if not parts:
         waits = picture.totals is not None and picture.totals.waiting
-        text = " no reason is known yet; the next step names one" if waits else " nobody waits"
+        foreign = any(each.status.foreign is not None for each in picture.replicas.values())
+        waited = " why is not told" if foreign else " no reason is known yet; the next step names one"
+        text = waited if waits else " nobody waits"
         return [Line(width).put(text, "dim").row()]
     most = max(number for _, number in parts)
     bar_cells = 14 if width >= 70 else 8
