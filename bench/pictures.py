@@ -214,7 +214,9 @@ def incident(taking: Taking, others: dict[str, Taking]) -> None:
     taking.press("enter", "ROSTER", 3, "replica")
     taking.press("3", "REQUESTS", 2.5, "requests")
     taking.press("4", "STREAMS", 2, "streams")
-    taking.press("8", "FINDINGS", 2.5, "doctor")
+    taking.press("8", "FINDINGS", 1)
+    # The gateway's lag stands first where the machine is busy.
+    taking.press("j", "FINDINGS", 1.5, "doctor")
     taking.press("1", "TENANTS", 1)
     # Only while the doctor says so: others may have had their turns meanwhile.
     taking.press("T", "Limit tenant acme|no tenant", 2.5, "plan")
