@@ -301,7 +301,7 @@ def main() -> None:
     parser.add_argument("--calm-s", type=float, default=20.0)
     given = parser.parse_args()
     pictures(given.into, given.calm_s)
-    for name in ("fleet", "replica"):
+    for name in ("fleet",):
         png(given.into, name)
 
 
