@@ -153,8 +153,8 @@ class Collector:
     def export(
         self, from_at: float, to_at: float, path: Path, *, redact: bool = True
     ) -> "concurrent.futures.Future[Exported]":
-        """Write that time as a new recording: of what the server's flight recorder has, or where it cannot
-        be had, of what this console was told. The future raises OSError or RecordingError."""
+        """Write that time as a new recording: of what the server's flight recorder has, and of what this
+        console was told where that has nothing. The future raises OSError or RecordingError."""
         future: concurrent.futures.Future[Exported] = concurrent.futures.Future()
         exporting = Exporting(timeline=self.timeline, from_at=from_at, to_at=to_at, path=path, redact=redact)
         if not self._call(lambda: self._begin_export(exporting, future)):

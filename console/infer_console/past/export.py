@@ -27,48 +27,54 @@ class Exported:
     to_at: float | None
 
 
-def export(
-    envelopes: Iterable[Envelope],
-    from_at: float,
-    to_at: float,
-    file: BinaryIO,
-    header: Header,
-    redactor: Redactor | None,
-) -> Exported:
-    """Write what the messages tell of that time, beginning with all that was known at ``from_at``. Raises
-    OSError of the file, and what ``envelopes`` raises."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One source of messages, and the time for which it is asked."""
+
+    envelopes: Iterable[Envelope]
+    from_at: float
+    to_at: float
+
+
+def export(parts: Iterable[Part], file: BinaryIO, header: Header, redactor: Redactor | None) -> Exported:
+    """Write what the parts tell, one after the other, each beginning with all that was known when it begins.
+    Raises OSError of the file, and what the parts' messages raise."""
     first: float | None = None
     last: float | None = None
     with RecordingWriter(file, header) as writer:
-        for at, line in _cut(envelopes, from_at, to_at):
-            writer.write(line if redactor is None else redactor.line(line))
-            first = at if first is None else first
-            last = at
+        for part in parts:
+            for at, line in _cut(part):
+                writer.write(line if redactor is None else redactor.line(line))
+                first = at if first is None else first
+                last = at
         writer.flush()
         return Exported(writer.messages, file.tell(), first, last)
 
 
-def _cut(envelopes: Iterable[Envelope], from_at: float, to_at: float) -> Iterator[tuple[float, bytes]]:
-    """Lines of that time. Until it begins messages are folded, and then what is known is told whole."""
+def _cut(part: Part) -> Iterator[tuple[float, bytes]]:
+    """Lines of that time. Until it begins messages are folded, and then what is known is told whole: as of
+    then, or of when it became known where that was later."""
     state = ConsoleState("")
     whole, begun = True, False
-    for envelope in envelopes:
-        if envelope.at > to_at:
+    known_at = part.from_at
+    for envelope in part.envelopes:
+        if envelope.at > part.to_at:
             break
         if begun:
             yield envelope.at, _encoder.encode(envelope)
             continue
-        if envelope.at >= from_at and state.is_whole and state.position[1]:
+        if envelope.at >= part.from_at and state.is_whole and state.position[1]:
             begun = True
-            yield from _known(state, from_at)
+            yield from _known(state, known_at)
             yield envelope.at, _encoder.encode(envelope)
             continue
         if envelope.prev == 0:
             state.opened()
             whole = True
         whole = whole and state.fold(envelope, envelope.at)
+        known_at = max(known_at, envelope.at)
     if not begun and state.is_whole and state.position[1]:
-        yield from _known(state, from_at)
+        yield from _known(state, known_at)
 
 
 def _known(state: ConsoleState, at: float) -> Iterator[tuple[float, bytes]]:

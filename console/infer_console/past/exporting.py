@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 from infer_engine.protocol import Envelope
 
-from infer_console.past.export import Exported, export, header_for
+from infer_console.past.export import Exported, Part, export, header_for
 from infer_console.past.redact import Redactor
-from infer_console.past.timeline import Timeline
+from infer_console.past.timeline import PIECE_TOLERANCE_S, Timeline
 from infer_console.recording import RecordingError, RecordingReader
 
 
@@ -34,7 +34,7 @@ class Exporting:
             future.set_result(done)
 
     def run(self, content: bytes | None) -> Exported:
-        """``content`` is a recording of that time, None for what the timeline has. Raises OSError,
+        """``content`` is a server's recording of that time, to which the timeline adds. Raises OSError,
         RecordingError."""
         with self.path.open("xb") as file:
             try:
@@ -49,12 +49,9 @@ class Exporting:
 
     def _write(self, content: bytes | None, file: BinaryIO) -> Exported:
         redactor = Redactor() if self.redact else None
-        envelopes: Iterable[Envelope]
+        epoch, parts = "", [Part(self._own(self.from_at), self.from_at, self.to_at)]
         if content is not None:
-            reader = RecordingReader(io.BytesIO(content))
-            epoch, envelopes = reader.header.epoch, reader.envelopes()
-        else:
-            epoch, envelopes = "", self.timeline.envelopes(self.from_at, self.to_at)
+            epoch, parts = RecordingReader(io.BytesIO(content)).header.epoch, self._joined(content)
         header = header_for(
             epoch=epoch,
             made_at=time.time(),
@@ -64,4 +61,27 @@ class Exporting:
             marks=self.timeline.marks(),
             redactor=redactor,
         )
-        return export(envelopes, self.from_at, self.to_at, file, header, redactor)
+        return export(parts, file, header, redactor)
+
+    def _own(self, from_at: float) -> Iterable[Envelope]:
+        return self.timeline.envelopes(from_at, self.to_at)
+
+    def _joined(self, content: bytes) -> list[Part]:
+        """What the recording has, and before and after it what the timeline has: a server that was started
+        anew has nothing of the one before it, and of a long time not all is sent."""
+        reader = RecordingReader(io.BytesIO(content))
+        first_at: float | None = None
+        last_at = self.from_at
+        for envelope in reader.envelopes():
+            first_at = envelope.at if first_at is None else first_at
+            last_at = max(last_at, envelope.at)
+        if first_at is None:
+            return [Part(self._own(self.from_at), self.from_at, self.to_at)]
+        span = self.timeline.own.span() or (first_at, last_at)
+        parts: list[Part] = []
+        if self.from_at < first_at and span[0] < first_at:
+            parts.append(Part(self._own(self.from_at), self.from_at, first_at))
+        parts.append(Part(RecordingReader(io.BytesIO(content)).envelopes(), self.from_at, self.to_at))
+        if min(span[1], self.to_at) > last_at + PIECE_TOLERANCE_S:
+            parts.append(Part(self._own(last_at), last_at, self.to_at))
+        return parts

@@ -10,6 +10,7 @@ from infer_console.ui.ports import PastPort
 from infer_console.ui.screens.base import ConsoleScreen
 from infer_console.ui.screens.diff import DiffScreen
 from infer_console.view.diff import Side, SideError, parse_side, side_of
+from infer_console.view.format import clock_in_lists
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: A recording that is played shows another moment this often.
 PLAY_S = 0.25
+#: An exported file that begins so much later than was asked for is said to.
+LATE_S = 2.0
 
 
 class LookingBack:
@@ -83,15 +86,17 @@ class LookingBack:
             return
         self._app.say(f"writing {path}")
         future = self._past.export(from_at, to_at, path, redact=redact)
-        future.add_done_callback(lambda done: self._app.on_loop(self._exported, done, path))
+        future.add_done_callback(lambda done: self._app.on_loop(self._exported, done, path, from_at))
 
-    def _exported(self, future: "Future[Exported]", path: Path) -> None:
+    def _exported(self, future: "Future[Exported]", path: Path, from_at: float) -> None:
         error = future.exception()
         if error is not None:
             self._app.say(f"not exported: {error}")
             return
         done = future.result()
-        self._app.say(f"{path}: {done.messages:,} messages, {done.bytes / 1000:,.0f} kB")
+        late = done.from_at is not None and done.from_at - from_at > LATE_S
+        begins = f", begins at {clock_in_lists(done.from_at)}" if late else ""
+        self._app.say(f"{path}: {done.messages:,} messages, {done.bytes / 1000:,.0f} kB{begins}")
 
     def show_diff(self, a: str, b: str) -> str | None:
         """Two moments or two replicas beside each other, in a box; returns why not."""

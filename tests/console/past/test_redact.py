@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import msgspec
-from infer_console.past.export import export
+from infer_console.past.export import Part, export
 from infer_console.past.redact import Redactor
 from infer_console.past.snapshot import snapshot_deltas, snapshot_lines
 from infer_console.recording import Header, RecordingReader, fold_all
@@ -48,7 +48,7 @@ def told() -> list[Envelope]:
 def written(redactor: Redactor | None) -> tuple[str, ConsoleState]:
     file = io.BytesIO()
     at = pictures.NOW
-    export(told(), at, at + 1, file, Header(epoch="e"), redactor)
+    export([Part(told(), at, at + 1)], file, Header(epoch="e"), redactor)
     file.seek(0)
     reader = RecordingReader(file)
     text, envelopes = [], []
