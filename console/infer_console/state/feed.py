@@ -3,11 +3,13 @@
 from collections import deque
 
 from infer_engine.protocol import Event, Operation
+from msgspec.structs import replace
 
 MAX_EVENTS = 2_000
 MAX_OPERATIONS = 200
 
-ENDED = frozenset({"succeeded", "failed", "cancelled"})
+ENDED = frozenset({"succeeded", "failed", "cancelled", "unknown"})
+LOST = "the server was restarted: what became of it is not known"
 
 
 class EventFeed:
@@ -36,10 +38,11 @@ class EventFeed:
 
 class OperationFeed:
     """The newest state of each operation, oldest first; the oldest ended one goes first when there are too
-    many."""
+    many. Those of a server that was started anew keep a name of their own, since ids begin anew with it."""
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation] = {}
+        self._epoch: str | None = None
         self._picture: tuple[Operation, ...] | None = ()
 
     def add(self, operation: Operation) -> None:
@@ -50,10 +53,35 @@ class OperationFeed:
             del self._operations[next(ended, known[0].id)]
         self._picture = None
 
+    def of_epoch(self, epoch: str, at: float) -> None:
+        """What comes now is of this server process; ``at`` is its clock. What another had under way ended
+        with it, nobody knows how."""
+        before, self._epoch = self._epoch, epoch
+        if before in (None, epoch) or not self._operations:
+            return
+        kept = [_left(each, before, at) for each in self._operations.values()]
+        self._operations = {each.id: each for each in kept}
+        self._picture = None
+
     def picture(self) -> tuple[Operation, ...]:
         if self._picture is None:
             self._picture = tuple(sorted(self._operations.values(), key=_age))
         return self._picture
+
+
+def _left(operation: Operation, epoch: str, at: float) -> Operation:
+    """An operation of a server that is gone."""
+    name = operation.id if "@" in operation.id else f"{operation.id}@{epoch[:8]}"
+    if operation.phase in ENDED:
+        return replace(operation, id=name)
+    return replace(
+        operation,
+        id=name,
+        phase="unknown",
+        ended_at=max(at, operation.started_at),
+        deadline_at=None,
+        message=LOST,
+    )
 
 
 def _age(operation: Operation) -> tuple[float, int, str]:

@@ -119,6 +119,7 @@ class ConsoleState:
         """Fold one message in; False when one before it is missing, and the watch has to be opened anew."""
         if not self.follow(envelope.epoch, envelope.seq, envelope.prev, now_s):
             return False
+        self._operations.of_epoch(envelope.epoch, envelope.at)
         match envelope.delta:
             case SnapshotBegin() as begin:
                 self._server_version = begin.server_version

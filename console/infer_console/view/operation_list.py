@@ -16,7 +16,13 @@ from infer_console.view.row import Line, Role, Row, with_tone
 
 BOX_WIDTH = 90
 _LABEL = 12
-_PHASES: dict[str, Role] = {"succeeded": "ok", "failed": "crit", "cancelled": "warn", "running": "accent"}
+_PHASES: dict[str, Role] = {
+    "succeeded": "ok",
+    "failed": "crit",
+    "cancelled": "warn",
+    "unknown": "warn",
+    "running": "accent",
+}
 #: Rows that a list of names or parameters takes at most.
 MOST_ROWS = 6
 

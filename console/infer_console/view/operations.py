@@ -12,7 +12,7 @@ from infer_console.view.row import Line, Role, Row
 
 #: How long an ended operation stays on the screen.
 LINGER_S = 120.0
-_PHASE_ROLES: dict[str, Role] = {"succeeded": "ok", "failed": "crit", "cancelled": "warn"}
+_PHASE_ROLES: dict[str, Role] = {"succeeded": "ok", "failed": "crit", "cancelled": "warn", "unknown": "warn"}
 
 
 def shown_operations(picture: Picture, now: float) -> list[Operation]:

@@ -77,7 +77,8 @@ TimelineKind = Literal[
 ]
 
 
-OperationPhase = Literal["pending", "running", "succeeded", "failed", "cancelled"]
+#: ``unknown``: no server says so, but who watched one that was restarted before the operation had ended.
+OperationPhase = Literal["pending", "running", "succeeded", "failed", "cancelled", "unknown"]
 
 
 DrainMode = Literal["migrate", "wait", "cancel"]

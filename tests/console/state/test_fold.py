@@ -22,6 +22,7 @@ from infer_engine.protocol import (
     Kv,
     Operation,
     OperationDelta,
+    OperationPhase,
     Replica,
     ReplicaFrame,
     ReplicaGone,
@@ -249,6 +250,33 @@ def test_events_told_again_by_a_snapshot_are_kept_once_and_a_restarted_server_co
     stream.reopen("e2")
     stream.send(BEGIN, event(1), SnapshotEnd())
     assert [each.seq for each in stream.state.picture(0.0, 0.0).events] == [1, 2, 3, 4, 1]
+
+
+def test_a_restarted_server_leaves_no_operation_under_way_and_its_ids_begin_anew() -> None:
+    def drain(number: int, phase: OperationPhase) -> OperationDelta:
+        return OperationDelta(
+            operation=Operation(
+                id=f"op-{number}", kind="drain", target="r0", phase=phase, started_at=1.0, deadline_at=99.0
+            )
+        )
+
+    stream = Stream()
+    stream.send(BEGIN, drain(1, "running"), drain(2, "succeeded"), SnapshotEnd())
+    stream.reopen()
+    stream.send(BEGIN, drain(1, "running"), drain(2, "succeeded"), SnapshotEnd())
+    assert [each.phase for each in stream.state.picture(0.0, 0.0).operations] == ["running", "succeeded"]
+    stream.reopen("e2")
+    stream.send(BEGIN, SnapshotEnd(), drain(1, "pending"))
+    shown = {each.id: each for each in stream.state.picture(0.0, 0.0).operations}
+    assert {name: each.phase for name, each in shown.items()} == {
+        "op-1": "pending",
+        "op-1@e1": "unknown",
+        "op-2@e1": "succeeded",
+    }
+    lost = shown["op-1@e1"]
+    assert lost.ended_at is not None
+    assert lost.deadline_at is None
+    assert "restarted" in lost.message
 
 
 def test_feeds_are_bounded_and_running_operations_are_the_last_to_go() -> None:
