@@ -119,7 +119,8 @@ class EngineSource:
         self._state.hello(hello)
         self._can_resume = "resume" in hello.capabilities
         if "history" in hello.capabilities and self._state.wants_history:
-            await self._look_back()
+            recorder = hello.fleet.recorder
+            await self._look_back(recorder.until_at if recorder is not None else None)
         newer = hello.protocol_version > PROTOCOL_VERSION
         self._state.link.note(
             f"the server speaks protocol {hello.protocol_version}, this console {PROTOCOL_VERSION}:"
@@ -128,14 +129,17 @@ class EngineSource:
             else ""
         )
 
-    async def _look_back(self) -> None:
-        """What was before this console came; one that cannot have it starts with empty histories."""
+    async def _look_back(self, server_at: float | None) -> None:
+        """What was before this console came; one that cannot have it starts with empty histories.
+        ``server_at`` is the server's clock, where it told it: ours may show something else."""
         try:
             history = await self._client.history(SAMPLES * INTERVAL_S, HISTORY_STEP_S)
         except (RefusedError, NotUnderstoodError) as failure:
             self._state.link.note(f"no history: {describe(failure)}")
         else:
-            self._state.look_back(history)
+            now_at = time.time() if server_at is None else server_at
+            # More than a step of the future is a clock that differs.
+            self._state.look_back(history, now_at=max(now_at, history.until_at - history.step_s))
 
     async def _watch_once(self) -> bool:
         """Follow one connection. True: open the next at once, with another filter; False: after a pause,

@@ -98,14 +98,18 @@ class ConsoleState:
         """Nothing was sampled yet that was known."""
         return self._history.is_unknown
 
-    def look_back(self, history: History, taken: Mapping[str, int] | None = None) -> None:
+    def look_back(
+        self, history: History, taken: Mapping[str, int] | None = None, *, now_at: float | None = None
+    ) -> None:
         """Take the server's series, or a recording's, for the time before this console came. ``taken`` is how
-        many samples each of them had, by replica, the fleet's under the empty name."""
+        many samples each of them had, by replica, the fleet's under the empty name. ``now_at`` is the clock
+        of ``history.until_at``: the last step of a server's series may not be over yet."""
         taken = taken or {}
-        self._history.look_back(history.fleet, history.step_s, taken.get(""))
+        ahead = 0 if now_at is None else max(0, round((history.until_at - now_at) / INTERVAL_S))
+        self._history.look_back(history.fleet, history.step_s, taken.get(""), ahead)
         for replica, series in history.replicas.items():
             self._replica_history.setdefault(replica, SeriesSet()).look_back(
-                series, history.step_s, taken.get(replica)
+                series, history.step_s, taken.get(replica), ahead
             )
         self._looked_back = True
 

@@ -45,17 +45,23 @@ class SeriesSet:
         return all(value is None for samples in self._samples.values() for value in samples)
 
     def look_back(
-        self, series: Mapping[str, Sequence[float | None]], step_s: float, taken: int | None = None
+        self,
+        series: Mapping[str, Sequence[float | None]],
+        step_s: float,
+        taken: int | None = None,
+        ahead: int = 0,
     ) -> None:
-        """Begin with what a server knows of the time before; each of its values stands for ``step_s``.
-        ``taken`` is how many samples that were, where more than are kept."""
+        """Begin with what a server knows of the time before; each of its values stands for ``step_s``, of
+        which the last ``ahead`` samples have yet to be. ``taken`` is how many samples that were, where more
+        than are kept."""
         times = max(1, round(step_s / INTERVAL_S))
-        length = min(SAMPLES, max((len(values) for values in series.values()), default=0) * times)
+        told = max((len(values) for values in series.values()), default=0) * times
+        length = min(SAMPLES, max(0, told - ahead))
         for key, samples in self._samples.items():
             expanded = [value for value in series.get(key, ()) for _ in range(times)]
+            expanded = [None] * (told - len(expanded)) + expanded
             samples.clear()
-            samples.extend([None] * (length - len(expanded)))
-            samples.extend(expanded)
+            samples.extend(expanded[: max(0, told - ahead)])
         self._taken = length if taken is None else taken
         self._series = None
 

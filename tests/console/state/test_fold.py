@@ -10,6 +10,7 @@ from infer_console.state.feed import MAX_EVENTS, MAX_OPERATIONS
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import NO_OWNER, BlockMap, ReplicaPicture
 from infer_console.state.series import INTERVAL_S, SAMPLES
+from infer_engine.control.history import HistoryKeeper
 from infer_engine.protocol import (
     BlockRun,
     Delta,
@@ -30,6 +31,7 @@ from infer_engine.protocol import (
     Reset,
     SnapshotBegin,
     SnapshotEnd,
+    Status,
     TokenDelta,
     Totals,
 )
@@ -337,6 +339,29 @@ def test_samples_are_taken_at_their_interval_and_are_unknown_while_nothing_is_he
     assert stream.state.sample(4 * INTERVAL_S)  # the link went stale, and samples were missed
     running = stream.replica().history["running"]
     assert (running.interval_s, list(running.values)) == (INTERVAL_S, [4, 4, None, None, None])
+
+
+def test_what_the_servers_last_step_does_not_have_yet_is_not_drawn() -> None:
+    at = 1_000.0
+    ring = HistoryKeeper(INTERVAL_S, lambda: at)
+    served = Status(
+        fleet=FLEET.fleet, replicas=[status(running=5)], totals=Totals(replicas=1, ready=1, running=5)
+    )
+    for _ in range(13):
+        ring.sample(served)
+        at += INTERVAL_S
+    now_at = at - INTERVAL_S
+    history = ring.document(1_800.0, 20.0, ["r0"], simulated=False)
+    assert history.until_at > now_at
+    stream = Stream()
+    stream.state.look_back(history, now_at=now_at)
+    stream.send(BEGIN, FLEET, frame(status=status(running=5), rows=[], order=[]), SnapshotEnd())
+    for series in (
+        stream.state.picture(0.0, 0.0).history["running"],
+        stream.replica().history["running"],
+    ):
+        assert series.values == (5.0,) * 13  # and nothing of the time before the server began
+        assert series.taken == 13
 
 
 def test_histories_are_bounded_however_long_nobody_sampled() -> None:
