@@ -12,6 +12,7 @@ from infer_engine.protocol import History
 from infer_console.past.load import Loader, before, load
 from infer_console.past.tape import Tape
 from infer_console.past.timeline import Timeline
+from infer_console.past.when import clock_of_day
 from infer_console.recording import RecordingReader
 
 #: Fetched at once, around the moment that was asked for.
@@ -46,7 +47,15 @@ class FlightRecords:
 
     async def fetch(self, client: RecorderClient, at: float, earliest_at: float) -> None:
         """What the recorder has around a moment. Raises what ``client`` raises."""
-        if self._busy or self._was_asked(at):
+        if self._busy:
+            return
+        begins = f"the server's record begins {clock_of_day(earliest_at)}"
+        if at < earliest_at:  # there is nothing to ask for
+            self.progress = begins
+            return
+        if self.progress == begins:
+            self.progress = ""
+        if self._was_asked(at):
             return
         self._busy = True
         self._asked.append((at, self._clock()))

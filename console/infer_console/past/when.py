@@ -43,3 +43,7 @@ def span(word: str, now: float) -> tuple[float, float]:
 
 def stamp(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
+
+
+def clock_of_day(at: float) -> str:
+    return time.strftime("%H:%M:%SZ", time.gmtime(at))
