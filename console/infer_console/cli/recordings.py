@@ -192,6 +192,7 @@ def _print_diff(sides: "list[Side]", *, as_json: bool) -> None:
 
 def _export(arguments: Namespace) -> int:
     from infer_console.cli.output import complain, note
+    from infer_console.cli.progress import PERIOD_S, Progress
     from infer_console.past.exporting import Exporting
     from infer_console.past.when import span
     from infer_console.recording import RecordingError
@@ -201,19 +202,24 @@ def _export(arguments: Namespace) -> int:
         return codes.ERROR
     recording.start()
     try:
-        recording.done.wait()
+        with Progress(sys.stderr) as progress:
+            while not recording.done.wait(PERIOD_S):
+                progress.say(recording.fetching)
         kept = recording.timeline.span()
         if kept is None:
             complain(f"{arguments.recording}: nothing is in it")
             return codes.ERROR
         from_at, to_at = span(arguments.span, kept[1]) if arguments.span else kept
-        done = Exporting(
-            timeline=recording.timeline,
-            from_at=max(from_at, kept[0]),
-            to_at=to_at,
-            path=Path(arguments.file),
-            redact=not arguments.no_redact,
-        ).run(None)
+        from_at = max(from_at, kept[0])
+        with Progress(sys.stderr) as progress:
+            done = Exporting(
+                timeline=recording.timeline,
+                from_at=from_at,
+                to_at=to_at,
+                path=Path(arguments.file),
+                redact=not arguments.no_redact,
+                reached=lambda at: progress.say(f"writing {_share(at, from_at, to_at):.0%}"),
+            ).run(None)
         note(f"{arguments.file}: {done.messages:,} messages, {done.bytes:,} bytes")
         return codes.OK
     except ValueError as error:
@@ -227,6 +233,10 @@ def _export(arguments: Namespace) -> int:
         return codes.ERROR
     finally:
         recording.stop()
+
+
+def _share(at: float, from_at: float, to_at: float) -> float:
+    return min(1.0, max(0.0, (at - from_at) / (to_at - from_at))) if to_at > from_at else 0.0
 
 
 # --- options

@@ -3,7 +3,7 @@
 import concurrent.futures
 import io
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +23,8 @@ class Exporting:
     to_at: float
     path: Path
     redact: bool = True
+    #: Told the moment of each message of the timeline that is read.
+    reached: Callable[[float], None] | None = None
 
     def run_into(self, future: "concurrent.futures.Future[Exported]", content: bytes | None) -> None:
         """Write the file and say so in ``future``; a file without anything in it does not stay."""
@@ -64,7 +66,10 @@ class Exporting:
         return export(parts, file, header, redactor)
 
     def _own(self, from_at: float) -> Iterable[Envelope]:
-        return self.timeline.envelopes(from_at, self.to_at)
+        for envelope in self.timeline.envelopes(from_at, self.to_at):
+            if self.reached is not None:
+                self.reached(envelope.at)
+            yield envelope
 
     def _joined(self, content: bytes) -> list[Part]:
         """What the recording has, and before and after it what the timeline has: a server that was started
