@@ -5,11 +5,12 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 import platformdirs
 
+T = TypeVar("T")
 #: The line that names the current context; it stands before the first table.
 _CURRENT = re.compile(r"^current\s*=.*$", re.MULTILINE)
 
@@ -45,11 +46,25 @@ def read_contexts(path: Path) -> Contexts:
     """What the file says, nothing where there is none."""
     try:
         raw: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(raw, Contexts)
     except FileNotFoundError:
         return Contexts()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ContextsError(f"{path}: {error}") from error
+    contexts = raw.get("contexts")
+    if isinstance(contexts, dict):  # each by itself, so that what is wrong can be named
+        for name, context in cast("dict[str, object]", contexts).items():
+            _convert(context, Context, path, f"contexts.{name}")
+    return _convert(raw, Contexts, path, "")
+
+
+def _convert(raw: object, kind: type[T], path: Path, where: str) -> T:
+    """Raise ContextsError that names the entry: ``contexts.eu.url``."""
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$")
+        entry = f"{where}{place.removesuffix('`')}".lstrip(".")
+        raise ContextsError(f"{path}: {f'{entry}: ' if entry else ''}{said}") from error
 
 
 def find_context(known: Contexts, name: str, path: Path) -> Context:

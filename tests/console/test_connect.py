@@ -123,6 +123,9 @@ def test_a_verb_speaks_to_one_server() -> None:
         ("current = 3", "Expected `str"),
         ("[contexts.lab]\nurl = 'unix:///x'\nread_only = true", "unknown field `read_only`"),
         ("[contexts.lab]\n", "missing required field `url`"),
+        ("[contexts.eu]\n", "toml: contexts.eu: Object missing"),
+        ("[contexts.lab]\nurl = 'unix:///x'\n[contexts.eu]\nurl = 3", "toml: contexts.eu.url: Expected `str"),
+        ("contexts = 3", "toml: contexts: Expected `object"),
         ("current = ", "Invalid value"),
     ],
 )
