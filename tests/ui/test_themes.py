@@ -172,3 +172,16 @@ async def test_a_theme_is_followed_while_the_console_runs(tmp_path: Path) -> Non
         os.utime(file, ns=(1, 8))
         driven.app._heartbeat()
         await driven.wait_for("theme own.toml")
+
+
+async def test_a_broken_theme_is_said_at_the_start_beside_other_troubles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    themes = tmp_path / "infer-console/themes"
+    themes.mkdir(parents=True)
+    (themes / "mine.toml").write_text("[tones]\n")
+    (themes.parent / "keys.toml").write_text("no keymap")
+    async with drive(pictures.quiet()) as driven:
+        await driven.wait_for("the usual keys are used")
+        assert "theme mine.toml" in str(driven.app.notice)

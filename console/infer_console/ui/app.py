@@ -215,8 +215,8 @@ class ConsoleApp(App[int]):
         self.set_interval(HEARTBEAT_S, self._heartbeat)
         if self.time.is_replay:
             self.set_interval(PLAY_S, self.looking_back.tick)
-        for trouble in self._troubles[:1]:
-            self.say(trouble, TROUBLE_S)
+        if self._troubles:
+            self.say("; ".join(self._troubles), TROUBLE_S)
 
     def _read_keymap(self) -> None:
         try:
