@@ -8,6 +8,8 @@ from infer_console.view.listing import counts, every_item, listed
 from infer_console.view.look import REQUEST_SORTS, Look
 from infer_console.view.operations import eta_s
 from infer_console.view.order import operations
+from infer_console.view.requests import request_table
+from infer_console.view.row import plain
 from infer_console.view.token_flow import level, marks, shape_rows, stall_s, usual_s
 from infer_console.view.ttft_bar import bar_row, parts_of
 from infer_engine.protocol import Operation, Timeline, TimelineEntry, TtftSplit
@@ -140,3 +142,17 @@ def test_operations_that_began_last_come_first() -> None:
     assert [each.id for each in operations(list_pictures.operating(), Look())] == [
         *("op-121", "op-118", "op-120", "op-119"),
     ]
+
+
+def test_when_the_selected_request_is_gone_the_list_shows_its_top() -> None:
+    picture, look = list_pictures.listed(), Look()
+    cursor = look.cursor("requests", "requests")
+    ids = [item.id for item in listed(picture, look)]
+    cursor.select(ids, ids[-1])
+    for width, height in ((80, 24), (40, 12)):
+        text = "\n".join(plain(row) for row in request_table(picture, look, width, height - 4))
+        assert "\n▸" in text
+    gone = dataclasses.replace(picture, events=())
+    text = "\n".join(plain(row) for row in request_table(gone, look, 80, 12))
+    assert ids[0] in text
+    assert "\n▸" not in text, "nothing else is selected in its place"
