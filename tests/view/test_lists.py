@@ -10,6 +10,7 @@ from infer_console.view.operations import eta_s
 from infer_console.view.order import operations
 from infer_console.view.requests import request_table
 from infer_console.view.row import plain
+from infer_console.view.streams import panel_rows
 from infer_console.view.token_flow import level, marks, shape_rows, stall_s, usual_s
 from infer_console.view.ttft_bar import bar_row, parts_of
 from infer_engine.protocol import Operation, Timeline, TimelineEntry, TtftSplit
@@ -156,3 +157,15 @@ def test_when_the_selected_request_is_gone_the_list_shows_its_top() -> None:
     text = "\n".join(plain(row) for row in request_table(gone, look, 80, 12))
     assert ids[0] in text
     assert "\n▸" not in text, "nothing else is selected in its place"
+
+
+def test_a_request_that_decodes_does_not_wait_for_its_first_token() -> None:
+    picture = list_pictures.listed()
+    words: dict[str, str] = {}
+    for item in every_item(picture):
+        if item.row is not None and item.row.phase in ("decode", None):
+            fresh = dataclasses.replace(picture, streams={})
+            words[item.row.state] = "\n".join(plain(row) for row in panel_rows(fresh, item.id, 60, 6))
+    assert "its tokens are being fetched" in words["running"]
+    assert "waiting for its first token" not in words["running"]
+    assert "waiting for its first token" in words["waiting"]
