@@ -179,3 +179,20 @@ def test_of_a_thousand_replicas_only_those_shown_are_formatted(monkeypatch: pyte
     assert any(row.startswith("▸ r500") for row in rows)
     assert "above" in rows[-1]
     assert "0 of them not ready" in rows[-1]
+
+
+def test_a_replica_that_runs_nothing_has_no_step_time() -> None:
+    picture = pictures.incident()
+    r0 = picture.replicas["r0"]
+    assert r0.status.step is not None
+
+    def step(running: int, duration_s: float) -> str:
+        step = msgspec.structs.replace(r0.status.step or pytest.fail("step"), duration_s=duration_s)
+        status = msgspec.structs.replace(r0.status, running=running, waiting=0, step=step)
+        shown = dataclasses.replace(picture, replicas={"r0": dataclasses.replace(r0, status=status)})
+        head, row = [plain(each) for each in replica_table(shown, Look(), 160, 10)[:2]]
+        end = head.index("STEP") + 4
+        return row[end - 6 : end].strip()
+
+    assert step(0, 0.0) == "–"
+    assert step(4, 0.021) == "21ms"
