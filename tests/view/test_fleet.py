@@ -181,6 +181,26 @@ def test_of_a_thousand_replicas_only_those_shown_are_formatted(monkeypatch: pyte
     assert "0 of them not ready" in rows[-1]
 
 
+def split_of(**parts: float) -> str:
+    totals = pictures.incident().totals
+    assert totals is not None
+    slowest = TtftSplit(
+        **{"gateway": 0.0, "tokenize": 0.0, "queue": 0.0, "prefill": 0.0, "send": 0.0, **parts}
+    )
+    picture = pictures.incident(
+        totals=msgspec.structs.replace(totals, ttft_split_s=TtftSplits(slowest=slowest))
+    )
+    row = split_row(picture, 160)
+    assert row is not None
+    return plain(row)
+
+
+def test_quick_first_tokens_are_told_in_milliseconds_and_nothing_of_0_is_the_largest() -> None:
+    assert "gateway 0 + tokenize 0 + queue 2 + PREFILL 7 + send 0 ms" in split_of(prefill=0.007, queue=0.002)
+    assert "gateway 0 + tokenize 0 + queue 0 + prefill <1 + send 0 ms" in split_of(prefill=0.0002)
+    assert "queue .2 + PREFILL 1.5 + send 0 s" in split_of(prefill=1.5, queue=0.2, send=0.004)
+
+
 def test_a_replica_that_runs_nothing_has_no_step_time() -> None:
     picture = pictures.incident()
     r0 = picture.replicas["r0"]
