@@ -9,7 +9,7 @@ from infer_console.state.finding import Finding
 from infer_console.state.picture import Picture, ReplicaPicture, Series
 from infer_console.view import replicas
 from infer_console.view.fleet_screen import fleet_screen
-from infer_console.view.history import axis_of, axis_row
+from infer_console.view.history import axis_of, axis_row, history_section
 from infer_console.view.look import FLEET_SORTS, Look, Size
 from infer_console.view.marks import marks
 from infer_console.view.order import FLEET_VALUES, pane_ids
@@ -216,3 +216,19 @@ def test_a_replica_that_runs_nothing_has_no_step_time() -> None:
 
     assert step(0, 0.0) == "–"
     assert step(4, 0.021) == "21ms"
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"),
+    [
+        (25, "LAST 50s"),
+        (49, "LAST 1m38s"),
+        (50, "LAST 1m40s"),
+        (60, "LAST 2m,"),
+        (101, "LAST 3m22s"),
+        (330, "LAST 11m,"),
+    ],
+)
+def test_the_span_of_the_history_never_says_more_than_is_shown(samples: int, words: str) -> None:
+    history = {"kv": Series(2.0, tuple([0.5] * samples))}
+    assert words in plain(history_section(pictures.incident(history=history), 200, 6)[0])
