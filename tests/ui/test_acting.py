@@ -434,6 +434,7 @@ async def test_scaling_down_wants_the_number_typed() -> None:
         await driven.press("left")
         await driven.wait_for("type 7")
         await driven.press("S")
+        await driven.wait_for("type 7 to confirm")
         assert driven.collector.applied == []
         await driven.wait_for("the server's prediction")
         await driven.press("enter", "7", "enter")

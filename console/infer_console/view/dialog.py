@@ -71,6 +71,8 @@ def dialog_rows(dialog: Dialog, picture: Picture, width: int, height: int, now: 
         notice = [Line(inner, "dialog").put("no change: these values are what there is", "warn").row()]
     else:
         notice = []
+    if dialog.form.notice and dialog.form.word and dialog.phase in ("edit", "failed"):
+        notice.append(Line(inner, "dialog").put(safe(dialog.form.notice, 60), "warn").row())
     head = [_numbers(dialog, picture, inner)]
     if dialog.caution:
         head.append(Line(inner, "dialog").put("△ ", "warn").put(safe(dialog.caution), "warn").row())
