@@ -467,3 +467,17 @@ async def test_nothing_to_take_back_is_said() -> None:
     async with drive(pictures.quiet()) as driven:
         driven.app.acting.undo()
         await driven.wait_for("nothing was done from here")
+
+
+async def test_the_server_is_not_asked_about_limits_before_one_is_given() -> None:
+    async with drive(pictures.incident()) as driven:
+        driven.app.look.replica = "r2"
+        await driven.press("2")
+        await driven.wait_for("ROSTER")
+        await driven.press("T")
+        await driven.wait_for("nothing to predict:")
+        assert "nothing is limited yet: fill in a field" in driven.text
+        await driven.press("T")
+        assert driven.collector.commands == []
+        await driven.press("1")
+        await driven.wait_for("the server's prediction")

@@ -23,13 +23,14 @@ from infer_console.view.tenants import pool_blocks
 WIDTH = 84
 _LABEL = 20
 
-Source = Literal["asking", "screen", "server", "refused"]
+Source = Literal["asking", "screen", "server", "refused", "nothing"]
 Phase = Literal["edit", "applying", "applied", "failed"]
 _SOURCES: dict[Source, tuple[Shown, Role]] = {
     "asking": ("asking the server …; from what is on the screen:", "dim"),
     "screen": ("from what is on the screen (the server did not say):", "warn"),
     "server": ("the server's prediction:", "ok"),
     "refused": ("the server would refuse:", "crit"),
+    "nothing": ("nothing to predict:", "dim"),
 }
 _DANGERS: dict[str, tuple[Shown, Role]] = {
     "safe": (" safe ", "ok"),

@@ -163,13 +163,23 @@ class ActionScreen(OverlayScreen):
 
     def ask(self) -> None:
         """Ask the server what the command would do."""
-        if self.dialog.phase in ("edit", "failed"):
-            self._send(dry_run=True)
+        if self.dialog.phase not in ("edit", "failed"):
+            return
+        self._compare(self.console.collector.picture)
+        if self.form.unchanged and self.form.action.unasked:
+            self.dialog.prediction = Prediction("nothing", [self.form.action.unasked], [])
+            if self.is_current:
+                self.paint()
+            return
+        self._send(dry_run=True)
 
     def _apply(self) -> None:
         """Only what was shown is applied: Enter before the prediction came is too early."""
         form = self.form
         if self.dialog.prediction.source == "asking":
+            return
+        if self.dialog.prediction.source == "nothing":
+            self.dialog.phase, self.dialog.outcome = "failed", [form.action.unasked]
             return
         if self.app.size.height < LEAST_HEIGHT:
             self.dialog.phase = "failed"
