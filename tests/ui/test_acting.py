@@ -481,3 +481,59 @@ async def test_the_server_is_not_asked_about_limits_before_one_is_given() -> Non
         assert driven.collector.commands == []
         await driven.press("1")
         await driven.wait_for("the server's prediction")
+
+
+@pytest.mark.parametrize("actor", ["", "uid:7 (kim)"])
+async def test_after_a_conflict_the_prediction_is_asked_for_again_and_who_was_faster_is_said(
+    actor: str,
+) -> None:
+    refused: list[Command] = []
+
+    def conflict(command: Command, target: str | None) -> CommandResult | Problem:
+        if command.dry_run:
+            words = "as it is now" if refused else "as it was"
+            return CommandResult(
+                operation=None, effect=Effect(summary=[words]), resource_version="v2" if refused else "v1"
+            )
+        refused.append(command)
+        return Problem(
+            status=412,
+            code="stale_version",
+            title="Somebody changed it since.",
+            detail="If-Match was 'v1', the version is now 'v2'.",
+            field="if-match",
+            current={"id": "r2"},
+        )
+
+    picture = pictures.incident()
+    theirs = Operation(
+        id="op-9", kind="undrain", target="r2", phase="succeeded", actor=actor, started_at=picture.at + 1e9
+    )
+    async with drive(dataclasses.replace(picture, operations=(theirs,))) as driven:
+        driven.collector.answer = conflict
+        await driven.press("j", "D")
+        await driven.wait_for("as it was")
+        await driven.press("D")
+        await driven.wait_for("as it is now")
+        assert f"not applied: {actor or 'somebody'} changed it since" in driven.text
+        assert "match" not in driven.text.lower()
+        assert "Drain r2" in driven.text
+        assert "as it was" not in driven.text
+
+
+async def test_a_change_under_the_dialog_is_noted() -> None:
+    versions = ["v1"]
+
+    def answer(command: Command, target: str | None) -> CommandResult | Problem:
+        return CommandResult(operation=None, effect=Effect(summary=["fine"]), resource_version=versions[-1])
+
+    async with drive(pictures.incident()) as driven:
+        driven.collector.answer = answer
+        await driven.press("j", "D")
+        await driven.wait_for("the server's prediction")
+        await driven.press("up", "down", "down", "down", "right")
+        await driven.wait_for("the server's prediction")
+        assert "changed since you opened this" not in driven.text
+        versions.append("v2")
+        await driven.press("right")
+        await driven.wait_for("changed since you opened this")

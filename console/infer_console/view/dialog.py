@@ -57,6 +57,8 @@ class Dialog:
     outcome: list[str] | None = None
     operation: str | None = None
     caution: str | None = None
+    #: What happened to the thing while this was open.
+    changed: str | None = None
     #: Whether what was asked for is seen on the screen, once it was applied.
     verdict: Verdict | None = None
     #: What U would do, in words.
@@ -72,6 +74,8 @@ def dialog_rows(dialog: Dialog, picture: Picture, width: int, height: int, now: 
         notice = [Line(inner, "dialog").put("no change: these values are what there is", "warn").row()]
     else:
         notice = []
+    if dialog.changed is not None and dialog.phase != "applied":
+        notice += _wrapped(dialog.changed, inner, "△ ", "warn")
     if dialog.form.notice and dialog.form.word and dialog.phase in ("edit", "failed"):
         notice.append(Line(inner, "dialog").put(safe(dialog.form.notice, 60), "warn").row())
     head = [_numbers(dialog, picture, inner)]
