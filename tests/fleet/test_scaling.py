@@ -2,7 +2,11 @@
 
 from collections.abc import Callable
 
+from infer_engine.fleet.outlook import Job
+from infer_engine.fleet.outlook_desk import Minute
+from infer_engine.fleet.outlook_words import of_tier
 from infer_engine.fleet.scaling import DOWN_HOLD_S, Demand, Recommendation, Scaling
+from infer_engine.fleet.seconds_words import seconds_words
 
 
 def played(
@@ -63,7 +67,7 @@ def test_long_waits_call_for_more_where_memory_does_not() -> None:
     made = played(lambda _: 1.0, 60, wait_at=lambda now_s: 12.0 if now_s >= 10 else 0.1)
     assert made[-1].replicas == 6
     assert made[-1].because.startswith("queue wait p95 12 s over 2 s for 4")
-    assert made[-1].because.endswith("KV 25 %; boot 95 s -> 6 replicas")
+    assert made[-1].because.endswith("KV 25 %; boot 95 s → 6 replicas")
 
 
 def test_idleness_gives_back_slowly_and_never_below_the_least() -> None:
@@ -85,3 +89,29 @@ def test_what_is_unknown_is_not_zero() -> None:
     scaling = Scaling(1, 8)
     nothing = scaling.recommend(Demand(0.0, 0, 2, None, 0, 0, 0, None))
     assert (nothing.replicas, nothing.kv_pressure) == (2, None)
+
+
+def test_its_reason_is_rounded_as_an_operator_reads_it() -> None:
+    made = played(lambda _: 1.0, 60, wait_at=lambda _: 0.0063)
+    assert made[-1].because.startswith("queue wait p95 under 0.01 s; ")
+    assert "->" not in made[-1].because
+    words = [seconds_words(each) for each in (0.0, 0.0063, 0.014, 1.27, 12.3)]
+    assert words == ["0 s", "under 0.01 s", "0.01 s", "1.3 s", "12 s"]
+
+
+def test_a_forecasts_p95_is_told_with_as_many_digits_as_its_p50() -> None:
+    minute = Minute(tenant=None, horizon_s=60.0, block_size=16, scale=1.0)
+    for wait_s in (0.012, 0.012, 0.03):
+        job = Job(
+            tenant="acme",
+            tier="batch",
+            arrival_s=1.0,
+            known_tokens=10,
+            prefill_tokens=0,
+            output_tokens=10,
+            running=True,
+            admitted_s=1.0 + wait_s,
+        )
+        minute.jobs.append(job)
+    lines, _ = of_tier(minute, "batch")
+    assert lines == ["queue wait of batch in that minute: p50 0.01 s, p95 up to about 0.03 s"]

@@ -69,3 +69,16 @@ def test_what_is_looked_up_in_the_prefix_cache_is_counted(tmp_path: Path) -> Non
     replica = run(drill, tmp_path, replicas=1)
     assert replica.prefix_queries_tokens == 2 * 1_600
     assert replica.prefix_hit_tokens == 1_599  # all but the one whose logits are wanted
+
+
+def test_rates_of_test_traffic_are_unknown_not_none(tmp_path: Path) -> None:
+    async def drill(bench: SimulatedBench) -> Totals:
+        bench.fleet.submit(spec(300, 400, first=80_000, tenant="probe", synthetic=True))
+        bench.fleet.submit(spec(300, 400, tenant="user"))
+        await asyncio.sleep(1.5)
+        return bench.fleet.status().totals
+
+    rows = {row.tenant: row for row in run(drill, tmp_path, replicas=1).tenants}
+    assert rows["probe"].running == 1
+    assert (rows["probe"].requests_per_min, rows["probe"].refused_per_min) == (None, None)
+    assert (rows["user"].requests_per_min, rows["user"].refused_per_min) == (1, 0)

@@ -434,6 +434,7 @@ async def test_scaling_down_wants_the_number_typed() -> None:
         await driven.press("left")
         await driven.wait_for("type 7")
         await driven.press("S")
+        await driven.wait_for("type 7 to confirm")
         assert driven.collector.applied == []
         await driven.wait_for("the server's prediction")
         await driven.press("enter", "7", "enter")
@@ -466,3 +467,73 @@ async def test_nothing_to_take_back_is_said() -> None:
     async with drive(pictures.quiet()) as driven:
         driven.app.acting.undo()
         await driven.wait_for("nothing was done from here")
+
+
+async def test_the_server_is_not_asked_about_limits_before_one_is_given() -> None:
+    async with drive(pictures.incident()) as driven:
+        driven.app.look.replica = "r2"
+        await driven.press("2")
+        await driven.wait_for("ROSTER")
+        await driven.press("T")
+        await driven.wait_for("nothing to predict:")
+        assert "nothing is limited yet: fill in a field" in driven.text
+        await driven.press("T")
+        assert driven.collector.commands == []
+        await driven.press("1")
+        await driven.wait_for("the server's prediction")
+
+
+@pytest.mark.parametrize("actor", ["", "uid:7 (kim)"])
+async def test_after_a_conflict_the_prediction_is_asked_for_again_and_who_was_faster_is_said(
+    actor: str,
+) -> None:
+    refused: list[Command] = []
+
+    def conflict(command: Command, target: str | None) -> CommandResult | Problem:
+        if command.dry_run:
+            words = "as it is now" if refused else "as it was"
+            return CommandResult(
+                operation=None, effect=Effect(summary=[words]), resource_version="v2" if refused else "v1"
+            )
+        refused.append(command)
+        return Problem(
+            status=412,
+            code="stale_version",
+            title="Somebody changed it since.",
+            detail="If-Match was 'v1', the version is now 'v2'.",
+            field="if-match",
+            current={"id": "r2"},
+        )
+
+    picture = pictures.incident()
+    theirs = Operation(
+        id="op-9", kind="undrain", target="r2", phase="succeeded", actor=actor, started_at=picture.at + 1e9
+    )
+    async with drive(dataclasses.replace(picture, operations=(theirs,))) as driven:
+        driven.collector.answer = conflict
+        await driven.press("j", "D")
+        await driven.wait_for("as it was")
+        await driven.press("D")
+        await driven.wait_for("as it is now")
+        assert f"not applied: {actor or 'somebody'} changed it since" in driven.text
+        assert "match" not in driven.text.lower()
+        assert "Drain r2" in driven.text
+        assert "as it was" not in driven.text
+
+
+async def test_a_change_under_the_dialog_is_noted() -> None:
+    versions = ["v1"]
+
+    def answer(command: Command, target: str | None) -> CommandResult | Problem:
+        return CommandResult(operation=None, effect=Effect(summary=["fine"]), resource_version=versions[-1])
+
+    async with drive(pictures.incident()) as driven:
+        driven.collector.answer = answer
+        await driven.press("j", "D")
+        await driven.wait_for("the server's prediction")
+        await driven.press("up", "down", "down", "down", "right")
+        await driven.wait_for("the server's prediction")
+        assert "changed since you opened this" not in driven.text
+        versions.append("v2")
+        await driven.press("right")
+        await driven.wait_for("changed since you opened this")

@@ -39,3 +39,26 @@ def test_a_tenants_dialog_tells_what_it_uses_now() -> None:
 def test_a_tenant_without_a_row_of_its_own_is_not_said_to_be_gone() -> None:
     assert "not told: it may be one of 9 others" in shown_now("somebody")
     assert "not there" not in shown_now("somebody")
+
+
+def test_the_own_key_again_is_no_part_of_the_word_and_says_so() -> None:
+    form = Form.of(registry.action("cancel"), "7e0b12", {}, ())
+    form.ask_for("")
+    assert form.word == "7e0b12"
+    form.key("X", "X")
+    dialog = Dialog(form, Prediction("server", [], []))
+    text = "\n".join(plain(row) for row in dialog_rows(dialog, pictures.incident(), 120, 30, 0.0))
+    assert form.typed == ""
+    assert "│ type 7e0b12 to confirm " in text
+    form.key("7", "7")
+    assert (form.typed, form.notice) == ("7", "")
+    form.key("X", "X")
+    assert form.typed == "7X", "what is begun is typed on"
+
+
+def test_a_word_that_begins_with_the_own_key_can_be_typed() -> None:
+    form = Form.of(registry.action("cancel"), "X1", {}, ())
+    form.ask_for("")
+    form.key("X", "X")
+    form.key("1", "1")
+    assert form.confirmed()

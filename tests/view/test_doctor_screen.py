@@ -39,6 +39,13 @@ def test_screen(name: str, make: Callable[[], Picture], size: Size) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
+def test_an_audit_that_is_not_told_is_not_counted_as_empty() -> None:
+    for picture in (denied(), doctored(audit=None)):
+        text = text_of(picture, Size(120, 36))
+        assert "AUDIT –" in text
+        assert "AUDIT 0" not in text
+
+
 @pytest.mark.parametrize("width", [1, 5, 20, 40, 60, 80, 100, 119, 160, 300])
 def test_every_size_is_drawn(width: int) -> None:
     for height in (1, 2, 3, 5, 10, 12, 24, 50):

@@ -9,7 +9,7 @@ from infer_console.state.finding import Finding
 from infer_console.state.picture import Picture, ReplicaPicture, Series
 from infer_console.view import replicas
 from infer_console.view.fleet_screen import fleet_screen
-from infer_console.view.history import axis_of, axis_row
+from infer_console.view.history import axis_of, axis_row, history_section
 from infer_console.view.look import FLEET_SORTS, Look, Size
 from infer_console.view.marks import marks
 from infer_console.view.order import FLEET_VALUES, pane_ids
@@ -179,3 +179,56 @@ def test_of_a_thousand_replicas_only_those_shown_are_formatted(monkeypatch: pyte
     assert any(row.startswith("▸ r500") for row in rows)
     assert "above" in rows[-1]
     assert "0 of them not ready" in rows[-1]
+
+
+def split_of(**parts: float) -> str:
+    totals = pictures.incident().totals
+    assert totals is not None
+    slowest = TtftSplit(
+        **{"gateway": 0.0, "tokenize": 0.0, "queue": 0.0, "prefill": 0.0, "send": 0.0, **parts}
+    )
+    picture = pictures.incident(
+        totals=msgspec.structs.replace(totals, ttft_split_s=TtftSplits(slowest=slowest))
+    )
+    row = split_row(picture, 160)
+    assert row is not None
+    return plain(row)
+
+
+def test_quick_first_tokens_are_told_in_milliseconds_and_nothing_of_0_is_the_largest() -> None:
+    assert "gateway 0 + tokenize 0 + queue 2 + PREFILL 7 + send 0 ms" in split_of(prefill=0.007, queue=0.002)
+    assert "gateway 0 + tokenize 0 + queue 0 + prefill <1 + send 0 ms" in split_of(prefill=0.0002)
+    assert "queue .2 + PREFILL 1.5 + send 0 s" in split_of(prefill=1.5, queue=0.2, send=0.004)
+
+
+def test_a_replica_that_runs_nothing_has_no_step_time() -> None:
+    picture = pictures.incident()
+    r0 = picture.replicas["r0"]
+    assert r0.status.step is not None
+
+    def step(running: int, duration_s: float) -> str:
+        step = msgspec.structs.replace(r0.status.step or pytest.fail("step"), duration_s=duration_s)
+        status = msgspec.structs.replace(r0.status, running=running, waiting=0, step=step)
+        shown = dataclasses.replace(picture, replicas={"r0": dataclasses.replace(r0, status=status)})
+        head, row = [plain(each) for each in replica_table(shown, Look(), 160, 10)[:2]]
+        end = head.index("STEP") + 4
+        return row[end - 6 : end].strip()
+
+    assert step(0, 0.0) == "–"
+    assert step(4, 0.021) == "21ms"
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"),
+    [
+        (25, "LAST 50s"),
+        (49, "LAST 1m38s"),
+        (50, "LAST 1m40s"),
+        (60, "LAST 2m,"),
+        (101, "LAST 3m22s"),
+        (330, "LAST 11m,"),
+    ],
+)
+def test_the_span_of_the_history_never_says_more_than_is_shown(samples: int, words: str) -> None:
+    history = {"kv": Series(2.0, tuple([0.5] * samples))}
+    assert words in plain(history_section(pictures.incident(history=history), 200, 6)[0])

@@ -8,6 +8,9 @@ from infer_console.view.listing import counts, every_item, listed
 from infer_console.view.look import REQUEST_SORTS, Look
 from infer_console.view.operations import eta_s
 from infer_console.view.order import operations
+from infer_console.view.requests import request_table
+from infer_console.view.row import plain
+from infer_console.view.streams import panel_rows
 from infer_console.view.token_flow import level, marks, shape_rows, stall_s, usual_s
 from infer_console.view.ttft_bar import bar_row, parts_of
 from infer_engine.protocol import Operation, Timeline, TimelineEntry, TtftSplit
@@ -140,3 +143,29 @@ def test_operations_that_began_last_come_first() -> None:
     assert [each.id for each in operations(list_pictures.operating(), Look())] == [
         *("op-121", "op-118", "op-120", "op-119"),
     ]
+
+
+def test_when_the_selected_request_is_gone_the_list_shows_its_top() -> None:
+    picture, look = list_pictures.listed(), Look()
+    cursor = look.cursor("requests", "requests")
+    ids = [item.id for item in listed(picture, look)]
+    cursor.select(ids, ids[-1])
+    for width, height in ((80, 24), (40, 12)):
+        text = "\n".join(plain(row) for row in request_table(picture, look, width, height - 4))
+        assert "\n▸" in text
+    gone = dataclasses.replace(picture, events=())
+    text = "\n".join(plain(row) for row in request_table(gone, look, 80, 12))
+    assert ids[0] in text
+    assert "\n▸" not in text, "nothing else is selected in its place"
+
+
+def test_a_request_that_decodes_does_not_wait_for_its_first_token() -> None:
+    picture = list_pictures.listed()
+    words: dict[str, str] = {}
+    for item in every_item(picture):
+        if item.row is not None and item.row.phase in ("decode", None):
+            fresh = dataclasses.replace(picture, streams={})
+            words[item.row.state] = "\n".join(plain(row) for row in panel_rows(fresh, item.id, 60, 6))
+    assert "its tokens are being fetched" in words["running"]
+    assert "waiting for its first token" not in words["running"]
+    assert "waiting for its first token" in words["waiting"]

@@ -65,3 +65,10 @@ def test_the_banner_says_who_holds_the_lease_and_until_when() -> None:
         assert ("(upgrade) until " in text) is (width == 200)
         assert "\x1b" not in text
     assert "lease" not in plain(banner(picture, Look(), 200, pictures.NOW))
+
+
+def test_read_only_is_the_last_fact_to_go() -> None:
+    picture = dataclasses.replace(watched(("uid:0 (kim)", "viewer"), ("raj", "viewer")), role="viewer")
+    picture = dataclasses.replace(picture, read_only=True)
+    for width in (80, 120):
+        assert "read-only (viewer)" in plain(banner(picture, Look(), width, pictures.NOW))

@@ -12,7 +12,7 @@ from support.pictures import incident
 
 
 def fleet(recommended: int) -> Fleet:
-    because = "KV 94 %; boot 95 s\x1b[2J -> 5 replicas"
+    because = "KV 94 %; boot 95 s\x1b[2J → 5 replicas"
     scaling = ScalingStatus(recommended=recommended, because=because, ready=3, least=1, most=64)
     return Fleet(name="x", model="m", scaling=scaling)
 

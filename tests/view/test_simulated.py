@@ -48,3 +48,11 @@ def test_the_count_of_steps_never_runs_into_the_number_of_gpus(width: int) -> No
     status = msgspec.structs.replace(replica.status, simulated=True, device="4×H100")
     row = plain(step_row(dataclasses.replace(replica, status=status), width))
     assert "4×H100" not in row or "  4×H100  simulated" in row
+
+
+@pytest.mark.parametrize("width", range(32, 61))
+def test_the_link_never_runs_into_the_mark(width: int) -> None:
+    picture = incident(fleet=simulated(1.0, 1.0))
+    row = plain(banner(picture, Look(), width, picture.at))
+    assert "SIMULATED ×1LIVE" not in row
+    assert "SIMULATED ×1 " in row

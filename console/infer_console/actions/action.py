@@ -78,6 +78,9 @@ class Action:
     undo: Callable[[Picture, str | None, Values], Undo | None] = _for_good
     #: A word to be typed beside those that its danger asks for: how many it is about.
     count: Callable[[Picture, str | None, Values], str] = _by_danger
+    #: Said in place of the server's prediction while it would leave everything as it is; empty where the
+    #: server is asked all the same.
+    unasked: str = ""
     #: Its dialog starts in the first field: without an answer there it means nothing.
     asks: bool = False
 

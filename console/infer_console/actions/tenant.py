@@ -9,6 +9,7 @@ from infer_console.actions.params import NEVER, Param, Value, Values, show_durat
 from infer_console.state.picture import Picture
 
 MAX_REVERT_S = 86_400.0
+NOTHING = "nothing is limited yet: fill in a field"
 KEEP, LIFT = "as it is", "any"
 #: Fields of TenantLimits that are numbers: the most that is allowed, and what they are called.
 _NUMBERS = {
@@ -49,7 +50,7 @@ def _refuse(_picture: Picture, _target: str | None) -> str | None:
 def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     changed = limits_of(values)
     if not changed:
-        return ["nothing is limited yet: fill in a field"]
+        return [NOTHING]
     rows = [row for each in picture.replicas.values() for row in each.rows.values() if row.tenant == target]
     running, waiting = (sum(row.state == state for row in rows) for state in ("running", "waiting"))
     lines = [f"of the rosters that are shown, {running} of its requests run and {waiting} wait"]
@@ -103,5 +104,6 @@ TENANT = Action(
     effect=_effect,
     refusal=_refuse,
     unchanged=_unchanged,
+    unasked=NOTHING,
     asks=True,
 )

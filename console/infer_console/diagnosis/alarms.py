@@ -102,7 +102,7 @@ def replica_fenced(picture: Picture) -> Iterator[Alarm]:
                 severity="warning",
                 replica=name,
                 text=f"fenced: {why or 'no reason given'}; no process is started for it",
-                action=f"infer-console release {name} starts it again",
+                action="release it (F)",
             )
 
 

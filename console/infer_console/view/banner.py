@@ -79,12 +79,15 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
             right.append((safe(f"{picture.link.bytes_per_s / 1000:.1f}KB/s"), "dim"))
     if look.scrub is None or not look.scrub.past:
         right.append((clock(now), "text"))
-    room = width - line.used - sum(len(text) + 2 for text, _ in right) - 2
-    for text, role in (*_others(look), *_facts(picture, width)):
+    while len(right) > 1 and line.used > width - _cells(right):  # they never run into what stands before them
+        spared = next((each for each in right if each[1] == "dim"), right[-1])
+        right.remove(spared)
+    room = width - line.used - _cells(right) - 2
+    for text, role in (*_read_only_fact(picture), *_others(look), *_facts(picture, width)):
         if len(text) + 2 <= room:
             line.put("  ").put(text, role)
             room -= len(text) + 2
-    line.to(width - sum(len(text) + 2 for text, _ in right) + 1)
+    line.to(width - _cells(right) + 1)
     for index, (text, role) in enumerate(right):
         line.put("  " if index else "").put(text, role)
     return line.row()
@@ -137,6 +140,16 @@ def _read_only(picture: Picture) -> str:
     return f"read-only ({picture.role})" if picture.role in ("viewer", "content") else "read-only"
 
 
+def _read_only_fact(picture: Picture) -> list[tuple[SafeText, Role]]:
+    """Before all other facts: why no key acts is not to be dropped for a model's name."""
+    return [(safe(_read_only(picture)), "warn")] if picture.read_only else []
+
+
+def _cells(right: list[tuple[SafeText, Role]]) -> int:
+    """Those of the right end, with a space on either side."""
+    return sum(len(text) + 2 for text, _ in right)
+
+
 def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
     facts: list[tuple[SafeText, Role]] = []
     fleet = picture.fleet
@@ -157,8 +170,6 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
             facts.insert(0, (safe("BATCH SHED"), "warn"))
     if picture.embedded:
         facts.append((safe("embedded engine"), "dim"))
-    if picture.read_only:
-        facts.append((safe(_read_only(picture)), "warn"))
     if "estimates" in picture.capabilities:
         facts.append((safe("percentiles est."), "dim"))
     if picture.link.reconnects and width >= 100:

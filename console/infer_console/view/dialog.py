@@ -23,13 +23,14 @@ from infer_console.view.tenants import pool_blocks
 WIDTH = 84
 _LABEL = 20
 
-Source = Literal["asking", "screen", "server", "refused"]
+Source = Literal["asking", "screen", "server", "refused", "nothing"]
 Phase = Literal["edit", "applying", "applied", "failed"]
 _SOURCES: dict[Source, tuple[Shown, Role]] = {
     "asking": ("asking the server …; from what is on the screen:", "dim"),
     "screen": ("from what is on the screen (the server did not say):", "warn"),
     "server": ("the server's prediction:", "ok"),
     "refused": ("the server would refuse:", "crit"),
+    "nothing": ("nothing to predict:", "dim"),
 }
 _DANGERS: dict[str, tuple[Shown, Role]] = {
     "safe": (" safe ", "ok"),
@@ -56,6 +57,8 @@ class Dialog:
     outcome: list[str] | None = None
     operation: str | None = None
     caution: str | None = None
+    #: What happened to the thing while this was open.
+    changed: str | None = None
     #: Whether what was asked for is seen on the screen, once it was applied.
     verdict: Verdict | None = None
     #: What U would do, in words.
@@ -71,6 +74,10 @@ def dialog_rows(dialog: Dialog, picture: Picture, width: int, height: int, now: 
         notice = [Line(inner, "dialog").put("no change: these values are what there is", "warn").row()]
     else:
         notice = []
+    if dialog.changed is not None and dialog.phase != "applied":
+        notice += _wrapped(dialog.changed, inner, "△ ", "warn")
+    if dialog.form.notice and dialog.form.word and dialog.phase in ("edit", "failed"):
+        notice.append(Line(inner, "dialog").put(safe(dialog.form.notice, 60), "warn").row())
     head = [_numbers(dialog, picture, inner)]
     if dialog.caution:
         head.append(Line(inner, "dialog").put("△ ", "warn").put(safe(dialog.caution), "warn").row())

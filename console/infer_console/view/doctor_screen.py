@@ -67,7 +67,9 @@ def _audit(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
     if height <= 0:
         return []
     audit, entries = picture.audit, shown_entries(picture, look)
-    rows = [rule(width, "AUDIT", count(len(entries)), chain_words(audit), _focused(look, "audit"))]
+    told = audit is not None and (bool(audit.entries) or not audit.trouble)
+    known = len(entries) if told else None
+    rows = [rule(width, "AUDIT", count(known), chain_words(audit), _focused(look, "audit"))]
     if audit is None:
         rows.append(Line(width).put(" asking for it", "dim").row())
     elif audit.broken is not None:

@@ -123,6 +123,8 @@ class Form:
     #: What was typed to confirm, and what it has to be; empty where nothing has to.
     typed: str = ""
     word: str = ""
+    #: What a key that was of no use would have been good for.
+    notice: str = ""
     buttons: tuple[Button, Button] = ("close", "apply")
     #: What is asked for is what there is.
     unchanged: bool = False
@@ -162,6 +164,7 @@ class Form:
         return self.focus == len(self.fields)
 
     def move(self, by: int) -> None:
+        self.notice = ""
         self.focus = (self.focus + by) % (self.close + len(self.buttons))
         if self.confirming and not self.word:
             self.focus = (self.focus + by) % (self.close + len(self.buttons))
@@ -178,6 +181,10 @@ class Form:
     def key(self, key: str, character: str | None) -> bool:
         """A key that is not for moving about; True where a parameter changed."""
         edited = self.focused_field
+        self.notice = ""
+        if self._again(character):
+            self.notice = f"type {self.word} to confirm"
+            return False
         if edited is None:
             self._confirm(key, character)
             return False
@@ -191,6 +198,13 @@ class Form:
             return False
         self.error = None
         return True
+
+    def _again(self, character: str | None) -> bool:
+        """Whether it is the action's own key, which applies others at once, and no beginning of the word."""
+        edited = self.focused_field
+        if not self.word or self.typed or (edited is not None and edited.param.kind == "text"):
+            return False
+        return character == self.action.key and not self.word.startswith(self.action.key)
 
     def _confirm(self, key: str, character: str | None) -> None:
         """On the buttons and where the word is typed."""

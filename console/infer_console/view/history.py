@@ -174,8 +174,12 @@ def _blank_around(letters: list[tuple[str, Role]], start: int, stop: int) -> Non
 
 
 def _span(value_s: float) -> SafeText:
-    """``29m`` or ``20s``."""
-    return safe(f"{value_s:.0f}s" if value_s < 100 else f"{value_s / 60:.0f}m")
+    """``29m``, ``1m38s`` or ``20s``, rounded down: time that is not shown is not claimed."""
+    whole_s = int(value_s)
+    minutes, rest_s = divmod(whole_s, 60)
+    if whole_s < 60:
+        return safe(f"{whole_s}s")
+    return safe(f"{minutes}m{rest_s:02d}s" if whole_s < 600 and rest_s else f"{minutes}m")
 
 
 def strip_row(history: dict[str, Series], width: int, curves: Sequence[Curve]) -> Row:

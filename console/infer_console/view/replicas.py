@@ -100,7 +100,9 @@ def _step_cell(item: Item) -> Cell:
     status = item.status
     if status.health == "stalled" and status.step_age_s is not None:
         return Cell(safe(f"-{age(status.step_age_s)}"), "crit")
-    duration_s = status.step.duration_s if status.step is not None else None
+    # With nothing running there is no step: the 0 s of one that did nothing is no speed.
+    busy = status.running is None or status.running > 0
+    duration_s = status.step.duration_s if status.step is not None and busy else None
     if duration_s is not None and duration_s < 0.9995:
         return Cell(safe(f"{milliseconds(duration_s)}ms"))
     return _number(age(duration_s))

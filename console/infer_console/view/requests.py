@@ -159,6 +159,8 @@ def request_table(picture: Picture, look: Look, width: int, height: int) -> list
     rows.append(head_row(fitted, width, LEAD))
     foot = _foot(picture, look, width)
     room = max(1, height - len(rows) - len(foot))
+    if cursor.id is None:
+        cursor.index = 0  # what was selected is gone: the list shows its top, not where that stood
     shown = window(len(items), room if len(items) <= room else max(1, room - 1), cursor.index)
     for index in shown:
         item = items[index]

@@ -81,7 +81,7 @@ def panel_rows(
     room = height - len(rows) - (1 if late is not None else 0)
     if stream is None or not stream.tokens:
         if prefill is None:
-            rows.append(Line(width).put(_no_token(stream), "dim").row())
+            rows.append(Line(width).put(_no_token(row, stream), "dim").row())
     elif revealed:
         rows += _framed(text_rows(picture, stream, inner, room), width)
     else:
@@ -95,9 +95,13 @@ def _framed(rows: list[Row], width: int) -> list[Row]:
     return [Line(width).put("│", "rule").put_spans(row).row() for row in rows]
 
 
-def _no_token(stream: StreamPicture | None) -> Shown:
-    ended = stream is not None and stream.finish_reason is not None
-    return " no token" if ended else " waiting for its first token"
+def _no_token(row: RequestRow | None, stream: StreamPicture | None) -> Shown:
+    if stream is not None and stream.finish_reason is not None:
+        return " no token"
+    # What it generated before anybody looked is not here yet; that is no wait of the request's.
+    if row is not None and (row.phase == "decode" or (row.state == "running" and row.generated_tokens)):
+        return " its tokens are being fetched"
+    return " waiting for its first token"
 
 
 def _prefill(row: RequestRow | None, width: int) -> Row | None:

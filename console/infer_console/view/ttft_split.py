@@ -5,7 +5,7 @@ from infer_engine.protocol import TtftSplit
 from infer_console.diagnosis.onset import moved_first
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
-from infer_console.view.format import UNKNOWN, clock_in_lists, seconds
+from infer_console.view.format import UNKNOWN, clock_in_lists, milliseconds, seconds
 from infer_console.view.row import Line, Row
 
 #: Long and short names, in the order in which a request passes them.
@@ -16,6 +16,10 @@ PARTS = (
     ("prefill", "prefill"),
     ("send", "send"),
 )
+
+#: Less than the first reads 0 in seconds, less than the second in milliseconds too.
+LEAST_SHOWN_S = 0.05
+LEAST_S = 0.001
 
 
 def split_row(picture: Picture, width: int) -> Row | None:
@@ -53,16 +57,31 @@ def _values(split: TtftSplit) -> list[tuple[str, str, float | None]]:
 
 
 def _largest(split: TtftSplit) -> str | None:
-    known = [(value, name) for name, _, value in _values(split) if value]
+    """None where all of them read 0."""
+    known = [(value, name) for name, _, value in _values(split) if value and value >= LEAST_S]
     return max(known)[1] if known else None
 
 
-def _figure(value: float | None) -> SafeText:
-    return UNKNOWN if value is None else seconds(value) if value >= 0.05 else safe("0")
+def _quick(split: TtftSplit) -> bool:
+    """Whether all would read 0 in seconds."""
+    known = [value for _, _, value in _values(split) if value is not None]
+    return bool(known) and max(known) < LEAST_SHOWN_S
+
+
+def _unit(split: TtftSplit) -> SafeText:
+    return safe("ms" if _quick(split) else "s")
+
+
+def _figure(split: TtftSplit, value: float | None) -> SafeText:
+    if value is None:
+        return UNKNOWN
+    if _quick(split):
+        return milliseconds(value)
+    return seconds(value) if value >= LEAST_SHOWN_S else safe("0")
 
 
 def _long(split: TtftSplit) -> Wording:
-    return [(safe("TTFT of the slowest 1%: "), False), *_sum(split, 0), (safe(" s"), False)]
+    return [(safe("TTFT of the slowest 1%: "), False), *_sum(split, 0), (safe(f" {_unit(split)}"), False)]
 
 
 def _short(split: TtftSplit) -> Wording:
@@ -75,16 +94,17 @@ def _sum(split: TtftSplit, wording: int) -> Wording:
     for long, short, value in _values(split):
         name = (long, short)[wording]
         shown = name.upper() if long == largest else name
-        made.append((safe(f"{' + ' if made else ''}{shown} {_figure(value)}"), long == largest))
+        made.append((safe(f"{' + ' if made else ''}{shown} {_figure(split, value)}"), long == largest))
     return made
 
 
 def _shortest(split: TtftSplit) -> Wording:
     largest = _largest(split)
     if largest is None:
-        return [(safe("slow 1%: –"), False)]
+        return [(safe("slow 1%: <1ms" if _quick(split) else "slow 1%: –"), False)]
+    quick = _quick(split)
     return [
         (safe("slow 1%: "), False),
-        (safe(f"{largest.upper()} {_figure(getattr(split, largest))}"), True),
-        (safe(f" of {seconds(split.total)}s"), False),
+        (safe(f"{largest.upper()} {_figure(split, getattr(split, largest))}"), True),
+        (safe(f" of {milliseconds(split.total) if quick else seconds(split.total)}{_unit(split)}"), False),
     ]

@@ -2,6 +2,7 @@
 
 from infer_engine.fleet.outlook import Job
 from infer_engine.fleet.outlook_desk import Minute
+from infer_engine.fleet.seconds_words import seconds_words
 from infer_engine.protocol import Effect, Tier
 
 Numbers = dict[str, float | None]
@@ -49,11 +50,9 @@ def extended(effect: Effect, lines: list[str], numbers: Numbers) -> Effect:
 
 def _waits(minute: Minute, jobs: list[Job], who: str) -> tuple[str, Numbers]:
     p50_s, p95_s = minute.wait_s(jobs, 0.5), minute.wait_s(jobs, 0.95)
-    words = (
-        "none comes"
-        if p50_s is None or p95_s is None
-        else f"p50 {p50_s:.2f} s, p95 up to about {p95_s:.1f} s"
-    )
+    words = "none comes"
+    if p50_s is not None and p95_s is not None:
+        words = f"p50 {seconds_words(p50_s)}, p95 up to about {seconds_words(max(p50_s, p95_s))}"
     return (
         f"queue wait of {who} in that minute: {words}",
         {f"{who}_queue_wait_p50_s": p50_s, f"{who}_queue_wait_p95_s": p95_s},

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import median
 
+from infer_engine.fleet.seconds_words import seconds_words
+
 #: A queue wait (95th percentile, those still waiting included) above this is too long.
 WAIT_TARGET_S = 2.0
 #: Share of what may be admitted that a replica should have in use.
@@ -50,7 +52,7 @@ class Demand:
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     replicas: int
-    #: "queue wait p95 12 s over 2 s for 40 s; KV 94 %; boot 95 s -> 3 replicas"
+    #: "queue wait p95 12 s over 2 s for 40 s; KV 94 %; boot 95 s → 3 replicas"
     because: str
     #: Share of the ready replicas' admissible blocks that is in use or waited for; None: unknown.
     kv_pressure: float | None
@@ -129,15 +131,15 @@ class Scaling:
             parts = ["nobody waits"]
         elif self._over_since_s is not None:
             since_s = demand.now_s - self._over_since_s
-            parts = [f"queue wait p95 {wait_s:.3g} s over {WAIT_TARGET_S:g} s for {since_s:.0f} s"]
+            parts = [f"queue wait p95 {seconds_words(wait_s)} over {WAIT_TARGET_S:g} s for {since_s:.0f} s"]
         else:
-            parts = [f"queue wait p95 {wait_s:.2g} s"]
+            parts = [f"queue wait p95 {seconds_words(wait_s)}"]
         if pressure is not None:
             parts.append(f"KV {pressure:.0%}".replace("%", " %"))
         if slope_per_s * self.boot_s >= 0.05:
             parts.append(f"growing by {slope_per_s * 60:.1f} replicas a minute")
         noun = "replica" if recommended == 1 else "replicas"
-        return "; ".join([*parts, f"boot {self.boot_s:.0f} s"]) + f" -> {recommended} {noun}"
+        return "; ".join([*parts, f"boot {self.boot_s:.0f} s"]) + f" → {recommended} {noun}"
 
 
 def _slope(seen: Iterable[tuple[float, float]]) -> float:

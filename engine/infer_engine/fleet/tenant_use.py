@@ -27,6 +27,8 @@ class _Sum:
     waiting: int = 0
     kv_blocks: int = 0
     prompts: list[int] = field(default_factory=list[int])
+    #: Whether one of the requests is no test traffic.
+    real: bool = False
 
     def add(self, request: Tracked) -> None:
         if request.state == "running":
@@ -34,6 +36,7 @@ class _Sum:
         else:
             self.waiting += 1
         self.kv_blocks += request.blocks
+        self.real = self.real or not request.generation.spec.synthetic
 
     @property
     def weight(self) -> tuple[int, int]:
@@ -75,7 +78,7 @@ class TenantUses:
         return self._rows
 
     def _made(self, requests: Iterable[Tracked], now_s: float) -> Iterator[TenantUse]:
-        sums = {name: _Sum() for name in (*self.rate.tenants, *self._refused_by.tenants)}
+        sums = {name: _Sum(real=True) for name in (*self.rate.tenants, *self._refused_by.tenants)}
         for request in requests:
             spec = request.generation.spec
             used = sums.setdefault(spec.tenant, _Sum())
@@ -90,14 +93,15 @@ class TenantUses:
                 waiting=used.waiting,
                 kv_blocks=used.kv_blocks,
                 prompt_tokens_p50=median(used.prompts) if used.prompts else None,
-                requests_per_min=self.rate.count(name, now_s),
-                refused_per_min=self._refused_by.count(name, now_s),
+                requests_per_min=self.rate.count(name, now_s) if used.real else None,
+                refused_per_min=self._refused_by.count(name, now_s) if used.real else None,
             )
             taken -= row.requests_per_min or 0
             refused -= row.refused_per_min or 0
             yield row
         others = ordered[MOST_ROWS:]
         if others:
+            counted = any(used.real for _, used in others)
             yield TenantUse(
                 tenant=others[0][0] if len(others) == 1 else "",
                 tenants=len(others),
@@ -105,8 +109,8 @@ class TenantUses:
                 waiting=sum(used.waiting for _, used in others),
                 kv_blocks=sum(used.kv_blocks for _, used in others),
                 # Two windows whose edges are not quite the same.
-                requests_per_min=max(0, taken),
-                refused_per_min=max(0, refused),
+                requests_per_min=max(0, taken) if counted else None,
+                refused_per_min=max(0, refused) if counted else None,
             )
 
 

@@ -34,7 +34,8 @@ class TenantUse(Struct, frozen=True, kw_only=True):
     kv_blocks: int = 0
     #: Median over its live requests; None where it has none, and in the row of the others.
     prompt_tokens_p50: float | None = None
-    #: Taken, and refused for whatever reason, within the last minute; None in a replica's rows.
+    #: Taken, and refused for whatever reason, within the last minute; None in a replica's rows, and of who
+    #: sends test traffic alone.
     requests_per_min: int | None = None
     refused_per_min: int | None = None
 

@@ -307,7 +307,7 @@ def test_what_is_fenced_missing_or_not_kept_is_said() -> None:
     fleet = Fleet(name="f", model="m", spec=spec, specs_trouble="specs are not on the disk: full")
     alarms = {alarm.rule: alarm for alarm in find_alarms(picture(fenced, replica("r1"), fleet=fleet))}
     assert alarms["replica_fenced"].text == "fenced: bad fan; no process is started for it"
-    assert "release r0" in str(alarms["replica_fenced"].action)
+    assert alarms["replica_fenced"].action == "release it (F)", "by its key, as the others"
     assert alarms["too_few_replicas"].text == "1 replicas are there, 2 are wanted"
     assert alarms["specs_not_kept"].text == "specs are not on the disk: full"
     enough = picture(replica(), replica("r1"), fleet=Fleet(name="f", model="m", spec=spec))

@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.timer import Timer
 
 from infer_console.actions.action import Action, Undo
+from infer_console.actions.changed_by import changed_by
 from infer_console.actions.params import Given
 from infer_console.actions.preempt import with_replicas
 from infer_console.sources.client import actor
@@ -30,6 +31,9 @@ ASK_AFTER_S = 0.2
 ASK_AGAIN_S = 5.0
 #: Rows of a window in which a dialog can show what it will do beside its buttons.
 LEAST_HEIGHT = 8
+
+#: A refusal because of the version that a command was for, and one because it named none.
+STALE, UNVERSIONED = "stale_version", "version_required"
 
 
 class _Asked(NamedTuple):
@@ -60,6 +64,8 @@ class ActionScreen(OverlayScreen):
         self._number = 0
         #: Of what the prediction on the screen was made for.
         self._version: str | None = None
+        self._version_of: str | None = None
+        self._opened_at = below.console.collector.picture.at
         #: Whether the action's state forbids it, as the picture has it.
         self._forbidden = False
         self._timer: Timer | None = None
@@ -154,7 +160,7 @@ class ActionScreen(OverlayScreen):
     # --- asking and applying
 
     def _changed(self) -> None:
-        """The parameters changed: what the server said is about others."""
+        """The parameters, or what they are about, changed: what the server said is about others."""
         self._number += 1
         self.dialog.prediction = Prediction("asking", [], [])
         if self._timer is not None:
@@ -163,13 +169,23 @@ class ActionScreen(OverlayScreen):
 
     def ask(self) -> None:
         """Ask the server what the command would do."""
-        if self.dialog.phase in ("edit", "failed"):
-            self._send(dry_run=True)
+        if self.dialog.phase not in ("edit", "failed"):
+            return
+        self._compare(self.console.collector.picture)
+        if self.form.unchanged and self.form.action.unasked:
+            self.dialog.prediction = Prediction("nothing", [self.form.action.unasked], [])
+            if self.is_current:
+                self.paint()
+            return
+        self._send(dry_run=True)
 
     def _apply(self) -> None:
         """Only what was shown is applied: Enter before the prediction came is too early."""
         form = self.form
         if self.dialog.prediction.source == "asking":
+            return
+        if self.dialog.prediction.source == "nothing":
+            self.dialog.phase, self.dialog.outcome = "failed", [form.action.unasked]
             return
         if self.app.size.height < LEAST_HEIGHT:
             self.dialog.phase = "failed"
@@ -225,12 +241,31 @@ class ActionScreen(OverlayScreen):
         if isinstance(answer, CommandResult):
             if self.dialog.phase == "failed":  # it would be taken now: the refusal is of the past
                 self.dialog.phase, self.dialog.outcome = "edit", None
-            effect, self._version = answer.effect, answer.resource_version
+            self._note_version(answer.resource_version)
+            effect = answer.effect
             self.dialog.prediction = Prediction("server", list(effect.summary), list(effect.warnings))
         elif answer.status >= 500:
             self.dialog.prediction = Prediction("screen", [], problem_lines(answer))
         else:
             self.dialog.prediction = Prediction("refused", problem_lines(answer), [])
+
+    def _note_version(self, version: str | None) -> None:
+        """Of what the prediction that came is made for."""
+        target = self.form.current_target
+        known = self._version if self._version_of == target else None
+        if known is not None and version != known and self.dialog.changed is None:
+            self.dialog.changed = "changed since you opened this: the prediction is of what it is now"
+        self._version, self._version_of = version, target
+
+    def _conflict(self, problem: Problem) -> None:
+        """Somebody was faster: what was shown is no longer true, so it is asked for again at once."""
+        picture, target = self.console.collector.picture, self.form.current_target
+        who = changed_by(problem, picture, target, self._opened_at)
+        self.dialog.changed = f"not applied: {who} changed it since; the prediction is of what it is now"
+        self.dialog.phase, self.dialog.outcome = "edit", None
+        self._version = None
+        self._changed()
+        self.ask()
 
     def _applied(self, answer: Answer) -> None:
         if isinstance(answer, CommandResult):
@@ -240,6 +275,8 @@ class ActionScreen(OverlayScreen):
             if self._undo is not None:
                 self.console.acting.remember(self._undo)
                 self.dialog.undo = undo_words(self._undo)
+        elif answer.code == STALE:
+            self._conflict(answer)
         else:
             self.dialog.phase, self.dialog.outcome = "failed", problem_lines(answer)
 
@@ -252,7 +289,11 @@ class ActionScreen(OverlayScreen):
 
 def problem_lines(problem: Problem) -> list[str]:
     """A problem in words: what, which field, which numbers."""
+    if problem.code == UNVERSIONED:
+        return ["it is applied only after the server's prediction: wait for it"]
     lines = [problem.title or problem.code]
+    if problem.code == STALE:  # its detail and field are about a header that nobody here typed
+        return lines
     if problem.detail and problem.detail != problem.title:
         lines.append(problem.detail)
     if problem.field:
