@@ -57,11 +57,16 @@ def _run(arguments: Namespace) -> int:
     from infer_console.ui.web import serve_web
 
     try:
-        serve_web(console_words(target, read_only=arguments.read_only), arguments.host, arguments.port, token)
+        words = console_words(target, read_only=arguments.read_only)
+        serve_web(words, arguments.host, arguments.port, token, _announce)
     except OSError as error:
         complain(f"web: {arguments.host}:{arguments.port}: {error.strerror or error}")
         return codes.ERROR
     return codes.OK
+
+
+def _announce(url: str) -> None:
+    print(f"infer-console is at {url}\nctrl+c ends it, and its consoles", flush=True)
 
 
 def refused(host: str, port: int, token_file: str | None) -> str | None:

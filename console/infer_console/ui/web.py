@@ -7,7 +7,6 @@ Without either nothing is answered.
 import hmac
 import logging
 import shlex
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
@@ -26,14 +25,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class TokenServer(Server):
-    """``words`` are the console's command line."""
+    """``words`` are the console's command line; ``announce`` is told the URL when it can be opened."""
 
-    def __init__(self, words: Sequence[str], host: str, port: int, token: str) -> None:
+    def __init__(
+        self, words: Sequence[str], host: str, port: int, token: str, announce: Callable[[str], None]
+    ) -> None:
         shown = f"[{host}]" if ":" in host else host
         super().__init__(
             shlex.join(words), host, port, title="infer-console", public_url=f"http://{shown}:{port}"
         )
         self._token = token
+        self._announce = announce
         self._tabs = 0
 
     @property
@@ -46,8 +48,7 @@ class TokenServer(Server):
         logging.getLogger("textual-serve").setLevel(logging.WARNING)
 
     async def on_startup(self, app: web.Application) -> None:
-        sys.stdout.write(f"infer-console is at {self.url}\nctrl+c ends it, and its consoles\n")
-        sys.stdout.flush()
+        self._announce(self.url)
 
     async def _make_app(self) -> web.Application:
         app = await super()._make_app()
@@ -89,6 +90,8 @@ class TokenServer(Server):
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
 
-def serve_web(words: Sequence[str], host: str, port: int, token: str) -> None:
+def serve_web(
+    words: Sequence[str], host: str, port: int, token: str, announce: Callable[[str], None]
+) -> None:
     """Until SIGINT or SIGTERM. Raise OSError where the port cannot be had."""
-    TokenServer(words, host, port, token).serve()
+    TokenServer(words, host, port, token, announce).serve()

@@ -55,6 +55,8 @@ def test_held_until_interrupted_it_is_given_back(run: Run, engine: EngineServer)
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "INFER_CONSOLE_CONNECT": engine.control_url},
+        # The suite itself may have been started in the background, where shells have SIGINT ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert holder.stdout is not None
