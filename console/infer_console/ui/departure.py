@@ -1,5 +1,6 @@
 """Leaving: asked about where others would lose their answers, never held up by the terminal."""
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,8 @@ class Departure:
 
     def _leave_at(self, status: int, deadline_s: float) -> None:
         if self._app.pacer.awaiting and self._app.pacer.measured and time.monotonic() < deadline_s:
-            self._app.set_timer(0.02, lambda: self._leave_at(status, deadline_s))
+            # No timer of the app: after a signal there is no active app in this context.
+            asyncio.get_running_loop().call_later(0.02, self._leave_at, status, deadline_s)
             return
         self._app.calling.give_title_back()
         self._app.exit(status, return_code=status)
