@@ -9,12 +9,18 @@ from infer_console.ui.departure import Departure
 
 async def test_after_a_signal_an_answer_is_waited_for_and_then_it_leaves() -> None:
     left: list[int] = []
+    gone = asyncio.Event()
+
+    def leave(_status: int, return_code: int) -> None:
+        left.append(return_code)
+        gone.set()
+
     pacer = SimpleNamespace(awaiting=True, measured=True, leave=lambda: None)
     app: Any = SimpleNamespace(
         pacer=pacer,
         calling=SimpleNamespace(give_title_back=lambda: None),
         guard_exit=lambda _status: None,
-        exit=lambda status, return_code: left.append(return_code),
+        exit=leave,
     )
     asyncio.get_running_loop().call_soon(Departure(app, embedded=False).leave_now, 143)
     for _ in range(5):
@@ -22,6 +28,5 @@ async def test_after_a_signal_an_answer_is_waited_for_and_then_it_leaves() -> No
     assert left == []
     pacer.awaiting = False
     async with asyncio.timeout(10):
-        while not left:
-            await asyncio.sleep(0.01)
+        await gone.wait()
     assert left == [143]
