@@ -6,6 +6,7 @@ from infer_engine.protocol import Command, Drain, DrainMode, Undrain
 
 from infer_console.actions.action import REASON, Action, Undo, Verdict, number, text
 from infer_console.actions.params import Param, Values, show_duration
+from infer_console.actions.replica_state import no_replica, reached, state_of
 from infer_console.state.picture import Picture, ReplicaPicture
 
 MAX_DEADLINE_S = 3600.0
@@ -36,10 +37,9 @@ def others_ready(picture: Picture, target: str | None) -> list[str]:
 
 
 def _refuse_drain(picture: Picture, target: str | None) -> str | None:
-    shown = picture.replicas.get(target or "")
-    if shown is None:
-        return f"there is no replica {target}"
-    state = shown.status.state
+    state = state_of(picture, target)
+    if state is None:
+        return no_replica(target)
     return (
         None
         if state in ("ready", "draining")
@@ -48,17 +48,16 @@ def _refuse_drain(picture: Picture, target: str | None) -> str | None:
 
 
 def _refuse_undrain(picture: Picture, target: str | None) -> str | None:
-    shown = picture.replicas.get(target or "")
-    if shown is None:
-        return f"there is no replica {target}"
-    state = shown.status.state
+    state = state_of(picture, target)
+    if state is None:
+        return no_replica(target)
     return None if state in ("draining", "drained") else f"{target} is {state}, not draining or drained"
 
 
 def _drain_effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     shown = picture.replicas.get(target or "")
     if shown is None:
-        return [f"there is no replica {target}"]
+        return [no_replica(target)]
     running, waiting = shown.status.running, shown.status.waiting
     lines = [f"{target} takes no new requests from the next step on"]
     if values.get("mode") == "cancel":
@@ -112,13 +111,6 @@ def _drained(picture: Picture, target: str | None, _values: Values) -> Verdict |
     known = ("–" if each is None else str(each) for each in (status.running, status.kv.used))
     words = "{} is {}: {} running, {} blocks held".format(target, status.state, *known)
     return Verdict(status.state == "drained" and empty, words)
-
-
-def _undrained(picture: Picture, target: str | None, _values: Values) -> Verdict | None:
-    shown = picture.replicas.get(target or "")
-    return (
-        None if shown is None else Verdict(shown.status.state == "ready", f"{target} is {shown.status.state}")
-    )
 
 
 def _undo_drain(_picture: Picture, target: str | None, _values: Values) -> Undo | None:
@@ -192,6 +184,6 @@ UNDRAIN = Action(
     build=_build_undrain,
     effect=_undrain_effect,
     refusal=_refuse_undrain,
-    verify=_undrained,
+    verify=reached("ready"),
     undo=_undo_undrain,
 )

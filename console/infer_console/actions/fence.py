@@ -4,9 +4,10 @@ from typing import cast
 
 from infer_engine.protocol import Command, DrainMode, Fence, Release, Restart
 
-from infer_console.actions.action import REASON, Action, Undo, Verdict, number, text
+from infer_console.actions.action import REASON, Action, Undo, number, text
 from infer_console.actions.drain import AUTO, MAX_DEADLINE_S, MODES, others_ready, those
 from infer_console.actions.params import Param, Values, show_duration
+from infer_console.actions.replica_state import no_replica, reached, state_of
 from infer_console.state.picture import Picture
 
 
@@ -29,36 +30,31 @@ def _build_restart(_target: str | None, values: Values) -> Command:
     )
 
 
-def _state(picture: Picture, target: str | None) -> str | None:
-    shown = picture.replicas.get(target or "")
-    return None if shown is None else shown.status.state
-
-
 def _refuse_fence(picture: Picture, target: str | None) -> str | None:
-    state = _state(picture, target)
+    state = state_of(picture, target)
     if state is None:
-        return f"there is no replica {target}"
+        return no_replica(target)
     return f"{target} is fenced already" if state == "fenced" else None
 
 
 def _refuse_release(picture: Picture, target: str | None) -> str | None:
-    state = _state(picture, target)
+    state = state_of(picture, target)
     if state is None:
-        return f"there is no replica {target}"
+        return no_replica(target)
     return None if state == "fenced" else f"{target} is {state}, not fenced"
 
 
 def _refuse_restart(picture: Picture, target: str | None) -> str | None:
-    state = _state(picture, target)
+    state = state_of(picture, target)
     if state is None:
-        return f"there is no replica {target}"
+        return no_replica(target)
     return f"{target} is fenced; release starts it again" if state == "fenced" else None
 
 
 def _fence_effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     shown = picture.replicas.get(target or "")
     if shown is None:
-        return [f"there is no replica {target}"]
+        return [no_replica(target)]
     lines = [f"{target} is killed now and not started again before it is released"]
     others = others_ready(picture, target)
     running, waiting = shown.status.running, shown.status.waiting
@@ -87,16 +83,6 @@ def _restart_effect(picture: Picture, target: str | None, values: Values) -> lis
     else:
         lines.append("it is the last ready replica: refused unless forced, and then nothing serves meanwhile")
     return lines
-
-
-def _fenced(picture: Picture, target: str | None, _values: Values) -> Verdict | None:
-    state = _state(picture, target)
-    return None if state is None else Verdict(state == "fenced", f"{target} is {state}")
-
-
-def _ready(picture: Picture, target: str | None, _values: Values) -> Verdict | None:
-    state = _state(picture, target)
-    return None if state is None else Verdict(state == "ready", f"{target} is {state}")
 
 
 def _undo_fence(_picture: Picture, target: str | None, _values: Values) -> Undo | None:
@@ -130,7 +116,7 @@ FENCE = Action(
     build=_build_fence,
     effect=_fence_effect,
     refusal=_refuse_fence,
-    verify=_fenced,
+    verify=reached("fenced"),
     undo=_undo_fence,
     when_stale=True,
 )
@@ -146,7 +132,7 @@ RELEASE = Action(
     build=_build_release,
     effect=_release_effect,
     refusal=_refuse_release,
-    verify=_ready,
+    verify=reached("ready"),
     undo=_undo_release,
 )
 
