@@ -11,9 +11,10 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 from urllib.parse import SplitResult, urlsplit
 
+from infer_engine.foreign.kind import ForeignKind
 from infer_engine.settings import default_control_socket
 
 from infer_console.contexts import ContextsError, find_context, read_contexts
@@ -27,8 +28,7 @@ EMBEDDED_PREFIX = "infer-console-"
 EMBEDDED_SOCKETS = f"{EMBEDDED_PREFIX}*/control.sock"
 PROBE_TIMEOUT_S = 1.0
 
-#: Servers that are not ours, watched through what they tell of themselves; auto finds out which one it is.
-ForeignKind = Literal["vllm", "sglang", "llamacpp", "auto"]
+#: Servers that are not ours, watched through what they tell of themselves.
 FOREIGN_SCHEMES = frozenset(
     f"{kind}+{scheme}" for kind in ("vllm", "sglang", "llamacpp", "auto") for scheme in ("http", "https")
 )

@@ -1,5 +1,6 @@
 """Why a server did not answer, or said no."""
 
+from infer_engine.foreign.not_understood import NotUnderstoodError as NotUnderstoodError
 from infer_engine.protocol import Problem
 
 
@@ -20,7 +21,3 @@ class RefusedError(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail or problem.title)
         self.problem = problem
-
-
-class NotUnderstoodError(Exception):
-    """The server answered with something that is not the protocol."""

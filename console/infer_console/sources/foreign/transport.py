@@ -8,6 +8,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
+from infer_engine.foreign.adapters import ADAPTERS, Adapter, read, recognise
+from infer_engine.foreign.asking import Answer, Asking
+from infer_engine.foreign.reading import Reading
+from infer_engine.foreign.watching import Watching
 from infer_engine.protocol import (
     Delta,
     Envelope,
@@ -27,10 +31,6 @@ from infer_engine.protocol import (
 
 from infer_console.connect import Target
 from infer_console.sources.failures import NotUnderstoodError
-from infer_console.sources.foreign.adapters import ADAPTERS, Adapter, read, recognise
-from infer_console.sources.foreign.asking import Answer, Asking
-from infer_console.sources.foreign.reading import Reading
-from infer_console.sources.foreign.watching import Watching
 from infer_console.sources.routes import PREFIX
 
 PERIOD_S = 1.0

@@ -10,8 +10,8 @@ from infer_console.collector import Collector
 from infer_console.connect import parse_url, resolve
 from infer_console.sources.client import EngineClient
 from infer_console.sources.failures import RefusedError, UnreachableError
-from infer_console.sources.foreign import asking
 from infer_console.state.picture import Picture
+from infer_engine.foreign import asking
 from infer_engine.protocol import Drain, Problem
 from support.eventually import eventually
 from support.foreign_server import ForeignServer, foreign_server, llamacpp_pages, vllm_pages

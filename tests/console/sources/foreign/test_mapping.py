@@ -2,13 +2,13 @@
 
 import pytest
 from infer_console.sources.failures import NotUnderstoodError
-from infer_console.sources.foreign import page as page_module
-from infer_console.sources.foreign.adapters import ADAPTERS, read
-from infer_console.sources.foreign.asking import Answer
-from infer_console.sources.foreign.estimate import percentiles
-from infer_console.sources.foreign.page import Page
-from infer_console.sources.foreign.reading import Reading
-from infer_console.sources.foreign.watching import Watching
+from infer_engine.foreign import page as page_module
+from infer_engine.foreign.adapters import ADAPTERS, read
+from infer_engine.foreign.asking import Answer
+from infer_engine.foreign.estimate import percentiles
+from infer_engine.foreign.page import Page
+from infer_engine.foreign.reading import Reading
+from infer_engine.foreign.watching import Watching
 from infer_engine.protocol import Kv, Status
 from support.foreign_server import llamacpp_pages, page, vllm_pages
 

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from infer_engine.foreign.page import Buckets
 from infer_engine.protocol import Kv, ReplicaState, RequestRow
-
-from infer_console.sources.foreign.page import Buckets
 
 #: Rows of one server: ranks beyond this are not shown.
 MAX_ENGINES = 256

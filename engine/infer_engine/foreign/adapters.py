@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from infer_console.connect import ForeignKind
-from infer_console.sources.failures import NotUnderstoodError
-from infer_console.sources.foreign import llamacpp, sglang, vllm
-from infer_console.sources.foreign.asking import Answer, Asking, entry
-from infer_console.sources.foreign.page import Page
-from infer_console.sources.foreign.reading import Reading
+from infer_engine.foreign import llamacpp, sglang, vllm
+from infer_engine.foreign.asking import Answer, Asking, entry
+from infer_engine.foreign.kind import ForeignKind
+from infer_engine.foreign.not_understood import NotUnderstoodError
+from infer_engine.foreign.page import Page
+from infer_engine.foreign.reading import Reading
 
 
 @dataclass(frozen=True, slots=True)

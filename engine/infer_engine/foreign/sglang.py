@@ -3,11 +3,10 @@ end for all ranks together."""
 
 from collections.abc import Callable, Mapping
 
+from infer_engine.foreign.asking import Answer, entry, integer, text
+from infer_engine.foreign.page import Labels, Page
+from infer_engine.foreign.reading import MAX_ENGINES, Counts, Engine, Reading, row_id, whole
 from infer_engine.protocol import Kv
-
-from infer_console.sources.foreign.asking import Answer, entry, integer, text
-from infer_console.sources.foreign.page import Labels, Page
-from infer_console.sources.foreign.reading import MAX_ENGINES, Counts, Engine, Reading, row_id, whole
 
 #: Not /health: it may run a generation.
 PATHS = ("/metrics", "/server_info", "/model_info", "/v1/models")

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from infer_engine.foreign.asking import Answer, entry, integer, text
+from infer_engine.foreign.page import Labels, Page
+from infer_engine.foreign.reading import MAX_ENGINES, Counts, Engine, Reading, row_id, whole
 from infer_engine.protocol import Kv
-
-from infer_console.sources.foreign.asking import Answer, entry, integer, text
-from infer_console.sources.foreign.page import Labels, Page
-from infer_console.sources.foreign.reading import MAX_ENGINES, Counts, Engine, Reading, row_id, whole
 
 PATHS = ("/metrics", "/health", "/version", "/v1/models")
 

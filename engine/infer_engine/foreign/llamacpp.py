@@ -4,11 +4,10 @@ them what the slots tell is all there is."""
 from collections.abc import Mapping
 from typing import Any
 
+from infer_engine.foreign.asking import Answer, entry, integer, text
+from infer_engine.foreign.page import Labels, Page
+from infer_engine.foreign.reading import Counts, Engine, Reading, whole
 from infer_engine.protocol import Kv, RequestRow
-
-from infer_console.sources.foreign.asking import Answer, entry, integer, text
-from infer_console.sources.foreign.page import Labels, Page
-from infer_console.sources.foreign.reading import Counts, Engine, Reading, whole
 
 PATHS = ("/metrics", "/slots", "/props", "/health")
 #: A server with more slots than this is not one.

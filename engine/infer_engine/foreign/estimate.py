@@ -2,9 +2,8 @@
 
 import math
 
+from infer_engine.foreign.page import Buckets
 from infer_engine.protocol import Percentiles, QueueWait
-
-from infer_console.sources.foreign.page import Buckets
 
 
 def since(now: Buckets, before: Buckets) -> Buckets:

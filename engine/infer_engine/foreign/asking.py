@@ -6,8 +6,8 @@ from typing import Any
 import httpx2
 import msgspec
 
-from infer_console.sources.failures import NotUnderstoodError
-from infer_console.sources.foreign.page import Page
+from infer_engine.foreign.not_understood import NotUnderstoodError
+from infer_engine.foreign.page import Page
 
 CONNECT_TIMEOUT_S = 3.0
 #: A server that is busy answers late; one that answers later than this has not told anything.

@@ -3,6 +3,11 @@
 from collections import deque
 
 import msgspec
+
+from infer_engine.foreign.estimate import merged, percentiles, queue_wait
+from infer_engine.foreign.page import Buckets
+from infer_engine.foreign.reading import Engine, Reading
+from infer_engine.foreign.window import Window
 from infer_engine.protocol import (
     Event,
     Fleet,
@@ -12,11 +17,6 @@ from infer_engine.protocol import (
     Status,
     Totals,
 )
-
-from infer_console.sources.foreign.estimate import merged, percentiles, queue_wait
-from infer_console.sources.foreign.page import Buckets
-from infer_console.sources.foreign.reading import Engine, Reading
-from infer_console.sources.foreign.window import Window
 
 #: With requests in the batch and no counter moving for so long, a row is stalled.
 STALLED_S = 30.0

@@ -2,9 +2,9 @@
 
 from collections import deque
 
-from infer_console.sources.foreign.estimate import since
-from infer_console.sources.foreign.page import Buckets
-from infer_console.sources.foreign.reading import Counts
+from infer_engine.foreign.estimate import since
+from infer_engine.foreign.page import Buckets
+from infer_engine.foreign.reading import Counts
 
 #: Percentiles are of so long, rates of so long: servers count tokens in jumps.
 PERCENTILES_S, RATE_S = 60.0, 10.0

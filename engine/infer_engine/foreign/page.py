@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_fd_to_metric_families
 
-from infer_console.sources.failures import NotUnderstoodError
+from infer_engine.foreign.not_understood import NotUnderstoodError
 
 #: Samples beyond this are no metrics page of an inference server.
 MAX_SAMPLES = 100_000
