@@ -112,8 +112,7 @@ def test_it_shows_the_fleet_and_of_the_replicas_looked_at_rows_and_blocks(
 
         eventually(owned)
     eventually(lambda: not running(collector.picture))
-    kinds = {event.kind for event in collector.picture.events}
-    assert {"admit", "finish"} <= kinds
+    eventually(lambda: {"admit", "finish"} <= {event.kind for event in collector.picture.events})
 
     collector.set_interest([])
     eventually(lambda: all(shown.blocks is None for shown in collector.picture.replicas.values()))

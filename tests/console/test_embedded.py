@@ -106,7 +106,7 @@ def test_a_killed_console_leaves_no_engine(directory: Path) -> None:
         pid = int(console.stdout.readline())
         family = [pid, *eventually(lambda: children(pid))]
         os.kill(console.pid, signal.SIGKILL)
-        console.wait(10)
+        console.wait(60)
         assert wait_gone(family) == []
 
 

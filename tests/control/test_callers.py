@@ -80,7 +80,7 @@ async def ask(app: ASGIApp, scope: Scope, body: bytes = b"!") -> Answered:
             headers = {name.decode(): value.decode() for name, value in message["headers"]}
             answered.set_result(Answered(message["status"], headers))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await app(scope, receive, send)
         return await answered
 

@@ -36,7 +36,7 @@ async def test_a_body_that_never_ends_is_cut(served: Served, monkeypatch: pytest
     monkeypatch.setattr("infer_engine.control.guard.BODY_DEADLINE_S", 0.1)
     reader, writer = await served.connect()
     writer.write(HALF_A_COMMAND)
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n"), 10)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n"), 60)
     assert b" 408 " in head
     writer.close()
     await writer.wait_closed()
@@ -58,7 +58,7 @@ async def test_a_head_that_never_ends_is_cut(served: Served, monkeypatch: pytest
     monkeypatch.setattr("infer_engine.listener.HEAD_DEADLINE_S", 0.1)
     reader, writer = await served.connect()
     writer.write(b"GET /control/v1/state HTTP/1.1\r\nHost: loc")
-    assert await asyncio.wait_for(reader.read(), 10) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
     await writer.wait_closed()
 
@@ -71,7 +71,7 @@ async def test_garbage_is_answered_and_forgotten(served: Served, caplog: pytest.
     ):
         reader, writer = await served.connect()
         writer.write(garbage)
-        assert b"400" in await asyncio.wait_for(reader.read(), 10)
+        assert b"400" in await asyncio.wait_for(reader.read(), 60)
         writer.close()
         await writer.wait_closed()
     assert await served.answers()
@@ -85,7 +85,7 @@ async def test_a_client_that_stops_reading_is_reset(context: Context, served: Se
         if number % 200 == 0:
             await asyncio.sleep(0.005)
     received = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while b"event: snapshot-end" not in received.partition(b"event: reset")[2]:
             received += await reader.read(65_536)
     found = envelopes(unchunked(received))
@@ -105,7 +105,7 @@ async def test_a_client_that_never_reads_is_cut(
     monkeypatch.setattr("infer_engine.control.sse.SEND_TIMEOUT_S", 0.2)
     _, writer = await served.open("hz=20&detail=steps")
     await served.until_connections(1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while served.listener.connections:
             for number in range(500):
                 context.fleet.feed.step(step(number))
@@ -132,7 +132,7 @@ async def test_too_many_watchers_are_refused(
     writers = [(await served.open("detail=roster"))[1] for _ in range(2)]
     reader, writer = await asyncio.open_unix_connection(str(served.path))
     writer.write(b"GET /control/v1/watch HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
     assert b" 503 " in head
     assert b"retry-after: 5" in head
     for each in [writer, *writers]:
@@ -167,7 +167,7 @@ async def test_a_burst_of_streams_does_not_pass_the_limit(
 async def test_what_is_no_request_gets_a_problem(served: Served) -> None:
     reader, writer = await served.connect()
     writer.write(b"hello\r\n\r\n")
-    head, _, body = (await asyncio.wait_for(reader.read(), 10)).partition(b"\r\n\r\n")
+    head, _, body = (await asyncio.wait_for(reader.read(), 60)).partition(b"\r\n\r\n")
     writer.close()
     await writer.wait_closed()
     assert head.startswith(b"HTTP/1.1 400 ")

@@ -27,7 +27,7 @@ def start(registry: Operations, work: module.Work, target: str = "r0") -> Operat
 
 
 async def ended(registry: Operations, operation: Operation) -> Operation:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while registry.get(operation.id).phase not in ENDED:  # noqa: ASYNC110 - it has no event to wait for
             await asyncio.sleep(0)
     return registry.get(operation.id)

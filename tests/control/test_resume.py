@@ -33,7 +33,7 @@ def sessions(context: Context) -> Generator[Sessions]:
 
 
 async def read(stream: AsyncGenerator[bytes], mirror: Mirror, until_step: int | None = None) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             for envelope in envelopes(await anext(stream)):
                 mirror.apply(envelope)

@@ -24,7 +24,7 @@ def session_of(context: Context, query: Query = QUERY) -> WatchSession:
 
 async def pull(stream: AsyncGenerator[bytes], mirror: Mirror) -> list[str]:
     """Apply the next message; the tags in it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         message = await anext(stream)
     found = envelopes(message)
     for envelope in found:

@@ -83,7 +83,7 @@ def test_systemd_is_told(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(address)
-        listener.settimeout(5)
+        listener.settimeout(60)
         supervisor = Supervisor.of_this_process({"NOTIFY_SOCKET": address})
         supervisor.ready()
         supervisor.stopping()

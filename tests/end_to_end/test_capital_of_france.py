@@ -99,7 +99,7 @@ def test_who_asks_again_finds_the_beginning_cached_and_gets_the_same_answer(
         [str(console), "--connect", real_server.control_url, "status", "--json"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert answer.returncode == 0, answer.stderr
     replicas = json.loads(answer.stdout)["replicas"]
@@ -114,7 +114,7 @@ def test_status_shows_two_ready_replicas(real_server: EngineServer, console: Pat
         [str(console), "--connect", real_server.control_url, "status", "--json"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert answer.returncode == 0, answer.stderr
     status = json.loads(answer.stdout)

@@ -28,7 +28,7 @@ def ask(console: Path, server: EngineServer, *arguments: str) -> dict[str, objec
         [str(console), *arguments, "--connect", server.control_url, "--json"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
     return json.loads(answer.stdout)
@@ -53,7 +53,10 @@ def test_inject_watch_drain_and_leave(
         # I injects a chat profile; its effect is predicted before it is done.
         terminal.send("I")
         terminal.wait_for(r"the server's prediction")
-        terminal.wait_for(r"about \d+ chat requests")
+        # For longer than all that follows takes, on however slow a machine.
+        terminal.send("down", "down", "10m")
+        terminal.wait_for(r"about 600 chat requests")
+        terminal.send("up", "up")  # out of the field, which takes letters
         apply(terminal, "I")
 
         # Enter opens the selected replica: roster and block map show who holds what.

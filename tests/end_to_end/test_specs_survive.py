@@ -78,7 +78,8 @@ async def test_it_comes_back_as_it_was_left_however_it_ended() -> None:
             assert len(server.children()) == 2
             command(server, "/tenants/ann", limits={"requests_per_minute": 7})
             command(server, "/headroom", percent=40, replica="r2")
-            load += await loaded(server, 4)
+            await asyncio.gather(*load)
+            load = await loaded(server, 4)
             # Answered, so on the disk: the server dies in the middle of the drain.
             command(server, "/replicas/r0:drain", mode="wait", deadline_s=None)
             versions = {each.id: each.resource_version for each in server.status().replicas}

@@ -88,7 +88,7 @@ def _digest_in_a_process(run_dir: Path, hash_seed: str) -> str:
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert len(done.stdout.strip()) == 64, done.stdout

@@ -50,7 +50,7 @@ class TestLimits:
         open_ = [await small.raw(TEXT, ASK) for _ in range(2)]
         generations = [await small.generation(index) for index in range(2)]
         reader, writer = await small.raw(TEXT, ASK)
-        answer = await asyncio.wait_for(reader.read(), 10)
+        answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503")
@@ -137,7 +137,7 @@ async def test_a_client_that_reads_nothing_and_closes_its_side(gateway: Gateway)
 async def test_what_is_no_request_gets_an_error_in_openais_shape(gateway: Gateway, sent: bytes) -> None:
     reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
     writer.write(sent)
-    head, _, body = (await asyncio.wait_for(reader.read(), 20)).partition(b"\r\n\r\n")
+    head, _, body = (await asyncio.wait_for(reader.read(), 60)).partition(b"\r\n\r\n")
     writer.close()
     assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b"content-type: application/json" in head
@@ -152,10 +152,10 @@ async def test_garbage_behind_a_request_is_answered_after_its_answer(
     reader, writer = await gateway.raw(TEXT, ASK)
     generation = await gateway.generation()
     say(generation, gateway.ids("a"))
-    await asyncio.wait_for(reader.readuntil(b"data: "), 20)
+    await asyncio.wait_for(reader.readuntil(b"data: "), 60)
     writer.write(b"hello\r\n\r\n")
     say(generation, gateway.ids("b"), "stop")
-    rest = await asyncio.wait_for(reader.read(), 20)
+    rest = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     assert b"[DONE]" in rest
     assert rest.count(b"HTTP/1.1 400 ") == 1

@@ -29,7 +29,7 @@ async def test_waiting_for_a_thread_is_bounded_and_who_leaves_keeps_the_turn_tak
 
     def work() -> str:
         began.set()
-        gate.wait(10)
+        gate.wait(60)
         return "done"
 
     first = asyncio.create_task(desk.run(work, LARGE))

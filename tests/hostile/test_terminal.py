@@ -27,7 +27,7 @@ def parade(what: str) -> tuple[str, list[str]]:
     """All that was written, and the last screen."""
     argv = [sys.executable, "-m", "support.demo", what]
     with Terminal(argv, columns=COLUMNS, rows=ROWS, env={"PYTHONPATH": PYTHONPATH}, cwd=TESTS) as terminal:
-        terminal.wait("the end of the parade", lambda text: f"{DONE} caught" in text, timeout_s=90)
+        terminal.wait("the end of the parade", lambda text: f"{DONE} caught" in text, timeout_s=140)
         lines = terminal.lines()
         raw = terminal.raw.decode("utf-8", "replace")
     return raw, lines
@@ -82,7 +82,7 @@ def fixed_cells(shown: list[Grid]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.terminal
-@pytest.mark.timeout(120)  # two parades, drawn twice each by a slow emulator
+@pytest.mark.timeout(300)  # two parades, drawn twice each by a slow emulator
 def test_a_parade_of_hostile_texts_changes_nothing_but_text() -> None:
     benign_raw, benign = parade("benign")
     hostile_raw, hostile = parade("hostile")

@@ -275,7 +275,7 @@ def test_an_instruction_set_that_does_not_exist_is_refused() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert "'avx1024'; allowed: none, avx2" in done.stderr
 
@@ -308,9 +308,9 @@ def test_of_two_that_compile_one_waits(tmp_path: Path, monkeypatch: pytest.Monke
         second = threading.Thread(target=_compile, args=(waited,))
         with compiled.one_compiles(lambda: None):
             second.start()
-            assert waited.wait(10)
+            assert waited.wait(60)
             assert second.is_alive()
-        second.join(10)
+        second.join(60)
         assert not second.is_alive()
     finally:
         monkeypatch.undo()

@@ -95,7 +95,7 @@ def test_of_several_at_once_one_prepares(cache: Path, tiny_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=60)
     assert [reports.prepared for reports in results].count(True) == 1
     assert len(results) == 4
     assert [path.suffix for path in sorted((cache / "weights").iterdir())] == [".lock", ".safetensors"]

@@ -30,6 +30,6 @@ def test_what_the_server_process_uses_of_the_model_loads_no_torch(
         path = write_hf(tmp_path / "m", TinyFamily(name="m", vocabulary=400))
         write_tokenizer(path, SMOLLM)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr

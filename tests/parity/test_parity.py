@@ -56,5 +56,5 @@ def run_all_modes() -> list[dict]:
     finally:
         for process in processes:
             process.kill()
-            process.wait(10)
+            process.wait(60)
     return [json.loads(line) for text in printed for line in text.splitlines()]

@@ -29,7 +29,7 @@ def run_to_its_end(directory: Path, settings: object, *, listens: bool = False) 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, "INFER_CONSOLE_CACHE": str(directory / "cache")},
         check=False,
     )
@@ -170,7 +170,7 @@ def test_fetch_prints_the_path_of_a_file(directory: Path) -> None:
         [*command, str(directory / "none.gguf")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env=environment,
         check=False,
     )

@@ -43,7 +43,7 @@ def last_code(lines: Iterator[str]) -> str:
 
 
 def test_sigterm_drains_and_what_takes_too_long_ends_with_an_error_of_its_own() -> None:
-    with slow_server(drain_s=1.5) as (server, client), ExitStack() as stack:
+    with slow_server(drain_s=4.0) as (server, client), ExitStack() as stack:
         running, queued = open_stream(stack, client), open_stream(stack, client)
         server.process.send_signal(signal.SIGTERM)
         eventually(lambda: client.get("/readyz").status_code == 503)

@@ -125,7 +125,7 @@ class Campaign(Generic[T]):
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
             process.kill()
-            process.wait(10)
+            process.wait(60)
             _output(process).close()
 
     def report(self) -> Report[T]:

@@ -73,7 +73,7 @@ def test_a_failing_seed_says_how_to_replay_it() -> None:
 
 def test_a_replayed_seed_prints_its_digest() -> None:
     command = [sys.executable, str(SCRIPT), "--seed", "7", "--steps", "50"]
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     here = Simulation(7)
     here.run(50)
     assert printed.split()[-1] == f"{here.digest:08x}"

@@ -22,7 +22,6 @@ def ask(server: EngineServer, **how: object) -> Asked:
     return Asked(**known, **how)  # type: ignore[arg-type]
 
 
-@pytest.mark.timeout(60)
 def test_too_many_requests_end_each_in_one_way() -> None:
     replica = {"max_running": 4, "max_waiting": 4, "kv_blocks": 256}
     with serving(simulate="llama-8b@1xh100", speed=1.0, replica=replica) as server:
@@ -40,7 +39,7 @@ def test_too_many_requests_end_each_in_one_way() -> None:
         deserters = ask(server, clients=2, answer_tokens=(300,), leaving_share=1.0)
         assert set(asyncio.run(Load(deserters).run()).count()) == {"left"}
 
-        hopeless = ask(server, clients=1, answer_tokens=(200,), headers={"x-infer-deadline-s": "0.5"})
+        hopeless = ask(server, clients=1, answer_tokens=(1_000,), headers={"x-infer-deadline-s": "2"})
         told = asyncio.run(Load(hopeless).run())
         assert set(told.count()) == {"cut"}
         assert {each.reason for each in told.ended} == {"deadline_exceeded"}

@@ -10,7 +10,7 @@ import msgspec
 from infer_engine.protocol import CommandResult, Operation, Problem
 from support.server import EngineServer
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def body(max_tokens: int, prompt_tokens: int = 20, **more: Any) -> dict[str, Any]:

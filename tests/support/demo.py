@@ -1,7 +1,9 @@
 """Shows a prepared picture in the real console, for screenshots and for tests in a pseudo-terminal:
 
 ``PYTHONPATH=tests python -m support.demo
-[incident|small|quiet|starting|hostile|benign|oracle|crash] [theme]``
+[incident|small|quiet|starting|hostile|benign|oracle|crash|patient] [theme]``
+
+``patient`` waits longer than anybody would for what is under way when it is left.
 """
 
 import contextlib
@@ -14,6 +16,7 @@ from typing import NamedTuple
 
 from infer_console.terminal.capabilities import capabilities
 from infer_console.terminal.link import Pace
+from infer_console.ui import departure, leaving
 from infer_console.ui.app import ConsoleApp
 from infer_console.ui.backpressure import is_behind
 from infer_console.ui.display import Display
@@ -160,6 +163,9 @@ def demo_app(what: str, theme: str | None = None) -> DemoApp:
     guard = TerminalGuard()
     if what == "crash":
         return DemoApp(CrashingCollector(pictures.incident()), theme=theme, guard=guard)
+    if what == "patient":
+        departure.ANSWER_S, leaving.SLOW_LIMIT_S = 30.0, 60.0
+        what = "incident"
     if what == "oracle":
         return OracleApp(FakeCollector(pictures.incident()))
     display = Display(ascii_only=capabilities(os.environ).ascii_only)

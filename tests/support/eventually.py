@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(what: Callable[[], T], timeout_s: float = 20.0) -> T:
+def eventually(what: Callable[[], T], timeout_s: float = 60.0) -> T:
     """The first truthy answer of ``what``; fails with its last answer when the time is up."""
     deadline_s = time.monotonic() + timeout_s
     while True:

@@ -35,7 +35,7 @@ from infer_engine.replica.worker import starting_limits
 from infer_engine.settings import ReplicaSettings, ServerSettings
 from support.replicas import ScriptedRunner, make_loop, runner_info
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 #: Processes that import torch from a disk that nobody has read yet take longer than that.
 START_S = 60.0
 

@@ -101,7 +101,7 @@ async def serve_gateway(
     listener = Listener(app, sock, limits=limits, refusal=too_many_connections, malformed=malformed_request())
     await listener.start()
     try:
-        async with httpx2.AsyncClient(base_url=f"http://{host}:{port}", timeout=20, verify=False) as client:
+        async with httpx2.AsyncClient(base_url=f"http://{host}:{port}", timeout=60, verify=False) as client:
             yield Gateway(fleet, tokenizer, client, host, port, listener)
     finally:
         await listener.close()
@@ -120,7 +120,7 @@ async def running_fleet(model: Path, **replica: Any) -> AsyncGenerator[Fleet]:
         await fleet.stop()
 
 
-async def until(seen: Callable[[], object], what: str, timeout_s: float = 15.0) -> None:
+async def until(seen: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
     """Poll until ``seen()`` is true."""
     deadline = time.monotonic() + timeout_s
     while not seen():

@@ -40,9 +40,12 @@ class Served:
     async def idle(self) -> None:
         """No request left and no block held."""
         await until(lambda: not self.fleet.rows(), "no live request")
-        steps = [item for item in self.happened if isinstance(item, Step)]
-        last = steps[-1]
-        assert (last.kv_used, last.kv_free + last.kv_cached) == (0, KV_BLOCKS)
+
+        def held() -> tuple[int, int]:
+            last = next(item for item in reversed(self.happened) if isinstance(item, Step))
+            return last.kv_used, last.kv_free + last.kv_cached
+
+        await until(lambda: held() == (0, KV_BLOCKS), "no block held")
 
 
 @asynccontextmanager

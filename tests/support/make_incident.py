@@ -91,7 +91,7 @@ def play(collector: Collector) -> int:
 
 
 def done(answer: "Future[Answer]") -> None:
-    result = answer.result(20.0)
+    result = answer.result(60)
     assert not isinstance(result, Problem), result
 
 

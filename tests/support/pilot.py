@@ -51,7 +51,7 @@ class Driven:
     async def type(self, text: str) -> None:
         await self.press(*("space" if character == " " else character for character in text))
 
-    async def wait(self, what: str, seen: Callable[[], object], timeout_s: float = 10.0) -> None:
+    async def wait(self, what: str, seen: Callable[[], object], timeout_s: float = 60.0) -> None:
         """Poll until ``seen`` is true; fails with the screen."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while not seen():

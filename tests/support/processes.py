@@ -36,7 +36,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_gone(pids: list[int], timeout_s: float = 15.0) -> list[int]:
+def wait_gone(pids: list[int], timeout_s: float = 60.0) -> list[int]:
     """Those of ``pids`` still alive after at most ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -20,7 +20,7 @@ from infer_engine.runner.step_output import StepOutput
 
 T = TypeVar("T")
 
-GATE_TIMEOUT_S = 20.0
+GATE_TIMEOUT_S = 100.0
 FIRST_TOKEN = 1000
 
 

@@ -84,4 +84,4 @@ def scripted_control(socket_path: Path, scripts: Sequence[str]) -> Generator[Scr
         control.stopping.set()
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(60)

@@ -24,7 +24,7 @@ class Served:
         """It still does."""
         reader, writer = await self.connect()
         writer.write(b"GET /control/v1/state HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        answer = await asyncio.wait_for(reader.read(), 10)
+        answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         await writer.wait_closed()
         return answer.startswith(b"HTTP/1.1 200 ")
@@ -32,10 +32,10 @@ class Served:
     async def open(self, query: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await self.connect()
         writer.write(f"GET /control/v1/watch?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
         return reader, writer
 
     async def until_connections(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.listener.connections != count:  # noqa: ASYNC110 - the listener has no event for it
                 await asyncio.sleep(0.02)

@@ -25,7 +25,7 @@ from support.processes import children, wait_gone
 from support.tiny_model import write_tiny_gguf
 
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 25.0
+STOP_TIMEOUT_S = 60.0
 POLL_S = 0.05
 #: What every command has to be declared as, one without a body included.
 JSON = {"content-type": "application/json"}
@@ -114,7 +114,7 @@ class EngineServer:
             transport=httpx2.HTTPTransport(uds=str(self.socket_path), verify=False),
             base_url="http://localhost",
             auth=CurrentVersion(),
-            timeout=30.0,
+            timeout=60.0,
             headers=JSON,
         )
 
@@ -123,7 +123,7 @@ class EngineServer:
             transport=httpx2.AsyncHTTPTransport(uds=str(self.socket_path), verify=False),
             base_url="http://localhost",
             auth=CurrentVersion(),
-            timeout=30.0,
+            timeout=60.0,
             headers=JSON,
         )
 

@@ -46,6 +46,10 @@ def grid(screen: pyte.Screen) -> list[list[tuple[object, ...]]]:
     ]
 
 
+#: Written behind all that a program wrote, and read by nobody but the reader below. Terminals ignore it.
+LAST = b"\x1b]7777;the end\x1b\\"
+
+
 class Terminal:
     """Owns the child process and ends it. Everything the child writes is kept in ``raw`` (bounded) and drawn
     into a pyte screen by a reader thread."""
@@ -94,8 +98,10 @@ class Terminal:
         #: How long an answer takes, and how many there were.
         self.answer_delay_s = 0.0
         self.answered = 0
+        self._answering = threading.Lock()
         #: While set nothing is read, as by a terminal that hangs.
         self.stalled = threading.Event()
+        self._read_all = threading.Event()
         if answers:
             self.screen.write_process_input = self._answer  # type: ignore[method-assign]
         self._reader = threading.Thread(target=self._read, name="terminal-reader", daemon=True)
@@ -123,6 +129,9 @@ class Terminal:
             with self._lock:
                 if len(self.raw) < self.RAW_LIMIT:
                     self.raw += data
+                    if self.raw.endswith(LAST):
+                        del self.raw[-len(LAST) :]
+                        self._read_all.set()
                     self.came.append((time.monotonic(), len(self.raw)))
                 self._stream.feed(data)
 
@@ -134,8 +143,9 @@ class Terminal:
             self._answer_now(data)
 
     def _answer_now(self, data: str) -> None:
-        os.write(self._leader, data.encode())
-        self.answered += 1
+        with self._answering:
+            os.write(self._leader, data.encode())
+            self.answered += 1
 
     def unread(self) -> int:
         """Bytes that the program left to be read by the next one."""
@@ -169,7 +179,7 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.lines())
 
-    def wait(self, what: str, seen: Callable[[str], object], timeout_s: float = 30.0) -> str:
+    def wait(self, what: str, seen: Callable[[str], object], timeout_s: float = 60.0) -> str:
         """Poll the screen until ``seen(text)`` is true; fails with the screen it saw last."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -184,18 +194,23 @@ class Terminal:
                 raise AssertionError(f"never saw {what}; the screen was:\n{text}")
             time.sleep(0.05)
 
-    def wait_for(self, pattern: str, timeout_s: float = 30.0) -> str:
+    def wait_for(self, pattern: str, timeout_s: float = 60.0) -> str:
         return self.wait(f"/{pattern}/", lambda text: re.search(pattern, text, re.MULTILINE), timeout_s)
 
-    def wait_read(self, data: bytes, timeout_s: float = 10.0) -> None:
+    def wait_read(self, data: bytes, timeout_s: float = 60.0) -> None:
         """Poll until ``data`` has come, also after the program's end."""
         deadline = time.monotonic() + timeout_s
         while data not in self.raw:
             assert time.monotonic() < deadline, f"never came: {data!r}"
             time.sleep(0.02)
 
-    def wait_exit(self, timeout_s: float = 15.0) -> int:
-        return self.process.wait(timeout_s)
+    def wait_exit(self, timeout_s: float = 60.0) -> int:
+        """Its exit status, once all that it wrote has been read: unless the terminal is stalled."""
+        status = self.process.wait(timeout_s)
+        if not self.stalled.is_set():
+            os.write(self._follower, LAST)
+            assert self._read_all.wait(timeout_s), "what it wrote was never read"
+        return status
 
     def tty_now(self) -> list[object]:
         return termios.tcgetattr(self._follower)
@@ -203,9 +218,9 @@ class Terminal:
     def close(self) -> None:
         if self.process.poll() is None:
             os.killpg(self.pid, signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(60)
         self._stop.set()
-        self._reader.join(5)
+        self._reader.join(60)
         os.close(self._leader)
         os.close(self._follower)
 

@@ -29,7 +29,7 @@ from infer_engine.protocol import (
 )
 from support.server import EngineServer
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 @dataclass

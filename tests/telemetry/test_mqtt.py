@@ -103,13 +103,13 @@ def test_nobody_waits_for_a_broker_that_hangs(tmp_path: Path, monkeypatch: pytes
         with broker(tmp_path) as running:
             async with running_fleet(max_waiting=2000) as bench, publishing(bench, running) as publisher:
                 publisher.mailbox.most_events = 50
-                await until(_sent(publisher))
-                running.hang()
-                await finished(*[bench.submit(4, 4) for _ in range(60)])
-                assert len(publisher.mailbox) <= 50 + 2 + 2 * len(bench.fleet.replica_ids()) + 1
-                assert publisher.mailbox.dropped > 0
-                running.go_on()
                 with listening(running.port, "infer/v1/local/#") as ear:
+                    await until(_sent(publisher))
+                    running.hang()
+                    await finished(*[bench.submit(4, 4) for _ in range(60)])
+                    assert len(publisher.mailbox) <= 50 + 2 + 2 * len(bench.fleet.replica_ids()) + 1
+                    assert publisher.mailbox.dropped > 0
+                    running.go_on()
                     await until(lambda: [each for each in ear.heard if each.payload.get("dropped")])
 
     asyncio.run(scenario())

@@ -17,6 +17,11 @@ def console(what: str = "incident", **env: str) -> Terminal:
     return Terminal(argv, columns=120, rows=36, env={"PYTHONPATH": PYTHONPATH, **env}, cwd=TESTS)
 
 
+def rung(terminal: Terminal) -> int:
+    """How often the bell was rung; Textual ends sequences of its own with the same character."""
+    return re.sub(rb"\x1b\][^\x07\x1b]*\x07", b"", bytes(terminal.raw)).count(b"\x07")
+
+
 def test_y_copies_what_is_under_the_cursor_and_says_so() -> None:
     with console() as terminal:
         terminal.wait_for("RUN 186")
@@ -32,13 +37,13 @@ def test_a_critical_alarm_rings_and_its_title_goes_when_the_console_does() -> No
     with console() as terminal:
         terminal.wait_for("RUN 186")
         terminal.wait("the title", lambda text: TITLE.search(bytes(terminal.raw)))
+        terminal.wait("the bell", lambda _: rung(terminal))
         title = TITLE.search(bytes(terminal.raw))
         assert title is not None
         assert title[1].startswith(b"2 critical - eu-west/chat-70b: ")
         assert terminal.raw.count(b"\x1b[22;2t") == 1
         assert b"\x1b[23;2t" not in terminal.raw
-        rung = re.sub(rb"\x1b\][^\x07\x1b]*\x07", b"", bytes(terminal.raw))  # Textual ends its own so
-        assert rung.count(b"\x07") == 1
+        assert rung(terminal) == 1
         terminal.send("q")
         assert terminal.wait_exit() == 0
         assert terminal.raw.count(b"\x1b[23;2t") == 1

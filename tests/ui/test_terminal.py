@@ -1,5 +1,6 @@
 """The console in a real pseudo-terminal: how it starts, and how it leaves."""
 
+import fcntl
 import os
 import pty
 import signal
@@ -10,10 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
+from support.eventually import eventually
 from support.terminal import PYTHONPATH, TESTS, Terminal
 
 pytestmark = pytest.mark.terminal
 LEFT_ALTERNATE_SCREEN, CURSOR_SHOWN = b"\x1b[?1049l", b"\x1b[?25h"
+#: What the kernel tells of a terminal with more unread bytes than it keeps at hand. A frame has several times
+#: as many.
+FULL = 4_000
 
 
 def console(what: str = "incident", columns: int = 120, rows: int = 36) -> Terminal:
@@ -52,7 +57,14 @@ def test_it_is_drawn_where_stdout_is_when_stderr_goes_to_a_file(tmp_path: Path) 
         assert log.read_bytes() == b""
 
 
-def test_a_terminal_that_stopped_reading_does_not_hold_it() -> None:
+def unread(leader: int) -> int:
+    """Bytes that were written to the terminal and that nobody has read."""
+    return int.from_bytes(fcntl.ioctl(leader, termios.FIONREAD, b"\0" * 4), sys.byteorder)
+
+
+@pytest.mark.parametrize("when", ["the terminal is raw", "the terminal is full"])
+def test_a_terminal_that_nobody_reads_does_not_hold_it(when: str) -> None:
+    """Raw is what it is made first of all, before anything is drawn: a signal may come right then."""
     leader, follower = pty.openpty()
     try:
         before = termios.tcgetattr(follower)
@@ -67,18 +79,19 @@ def test_a_terminal_that_stopped_reading_does_not_hold_it() -> None:
             start_new_session=True,
         )
         try:
-            deadline = time.monotonic() + 30
-            # Raw mode shows that it has started; nobody reads what it draws.
-            while termios.tcgetattr(follower)[3] == before[3] and time.monotonic() < deadline:
-                time.sleep(0.05)
-            time.sleep(0.5)
+            deadline = time.monotonic() + 60
+            while termios.tcgetattr(follower)[3] == before[3]:
+                assert time.monotonic() < deadline, "it never started"
+                time.sleep(0.001)
+            if when == "the terminal is full":
+                eventually(lambda: unread(leader) >= FULL)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(15) == 128 + signal.SIGTERM
+            assert process.wait(60) == 128 + signal.SIGTERM
             assert termios.tcgetattr(follower) == before
         finally:
             if process.poll() is None:
                 process.kill()
-                process.wait(10)
+                process.wait(60)
     finally:
         os.close(leader)
         os.close(follower)

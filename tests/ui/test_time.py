@@ -112,7 +112,7 @@ async def test_an_export_begins_at_the_mark(tmp_path: Path, monkeypatch: pytest.
     again = ReplayedRecording(path)
     again.start()
     try:
-        assert again.done.wait(20)
+        assert again.done.wait(60)
         assert again.header.redacted
         assert again.trouble == ""
         span = again.timeline.span()

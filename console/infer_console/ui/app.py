@@ -207,9 +207,12 @@ class ConsoleApp(App[int]):
 
     # --- starting, frames, ending
 
-    def on_mount(self) -> None:
+    def on_load(self) -> None:
+        """Before the terminal is touched: a signal that came between the two would leave it raw."""
         self._event_loop = asyncio.get_running_loop()
         self._signals.install(self._signalled)
+
+    def on_mount(self) -> None:
         self.push_screen("fleet")
         self.collector.on_picture(self._wake)
         self.set_interval(HEARTBEAT_S, self._heartbeat)

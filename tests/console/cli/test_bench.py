@@ -11,7 +11,11 @@ from infer_console.cli import main
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     code = "import sys; from infer_console.cli import main; sys.exit(main())"
     return subprocess.run(
-        [sys.executable, "-c", code, "bench", *words], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, "bench", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 

@@ -64,7 +64,7 @@ def test_held_until_interrupted_it_is_given_back(run: Run, engine: EngineServer)
         assert len(run("lease", "show", "--json").document["leases"]) == 1
     finally:
         holder.send_signal(signal.SIGINT)
-        code = holder.wait(20)
+        code = holder.wait(60)
         holder.stdout.close()
     assert code == codes.INTERRUPTED
     assert run("lease", "show", "--json").document["leases"] == []

@@ -16,7 +16,7 @@ from support.server import EngineServer, short_directory
 from support.tiny_model import write_tiny_gguf
 
 COMMAND = (sys.executable, "-c", "import sys; from infer_console.cli import main; sys.exit(main())")
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 
 LOADED = """
 import sys

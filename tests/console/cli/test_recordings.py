@@ -59,7 +59,7 @@ def test_a_part_of_a_recording_is_a_recording(run: Run, tmp_path: Path) -> None:
     recording = ReplayedRecording(part)
     recording.start()
     try:
-        assert recording.done.wait(20)
+        assert recording.done.wait(60)
         span = recording.timeline.span()
         assert span is not None
         assert 7.0 <= span[1] - span[0] <= 8.01
@@ -77,7 +77,7 @@ def test_recording_for_days_follows_on_in_files_and_ends_tidily(engine: EngineSe
     try:
         eventually(lambda: len(list(tmp_path.glob("*.icr"))) >= 2)
         recorder.send_signal(signal.SIGTERM)
-        _, said = recorder.communicate(timeout=30)
+        _, said = recorder.communicate(timeout=120)
     finally:
         if recorder.poll() is None:
             recorder.kill()
@@ -96,7 +96,7 @@ def test_recording_for_days_follows_on_in_files_and_ends_tidily(engine: EngineSe
         [sys.executable, "-c", program, "record", f"{tmp_path}/", "--last", "1m"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert again.returncode == 2

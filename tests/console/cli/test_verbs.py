@@ -34,7 +34,7 @@ def client(engine: EngineServer) -> Generator[None]:
         yield
     finally:
         leave.set()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -76,5 +76,5 @@ async def test_nothing_is_answered_without_the_token() -> None:
             with pytest.raises(WSServerHandshakeError, match="503"):
                 await client.ws_connect(f"{url}/ws")
     finally:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await runner.cleanup()

@@ -18,7 +18,7 @@ SHARED_MEMORY = 64 << 10
 
 def printed(script: str, *arguments: str) -> dict[str, list[float]]:
     command = [sys.executable, str(FOLDER / script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

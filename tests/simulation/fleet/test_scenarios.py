@@ -75,7 +75,7 @@ def run_all(seeds: Iterable[int]) -> None:
 
 def test_a_replayed_scenario_prints_its_digest() -> None:
     command = [sys.executable, str(SCRIPT), "--what", "fleet", "--seed", "7"]
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     here = Scenario(7)
     here.run()
     assert printed.split()[-1] == f"{here.digest:08x}"

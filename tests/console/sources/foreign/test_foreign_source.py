@@ -51,7 +51,7 @@ def test_the_same_console_on_a_vllm(vllm: ForeignServer) -> None:
         assert picture.totals.waiting == 1
         assert picture.totals.tokens_per_s
         assert DRAIN.allowed(picture, "e0") == "this server can only be watched"
-        answer = collector.command(Drain(), "e0").result(10)
+        answer = collector.command(Drain(), "e0").result(60)
         assert isinstance(answer, Problem)
         assert (answer.status, answer.code) == (501, "watched_only")
     # It looks, and nothing else; what never changes it asks for once.
