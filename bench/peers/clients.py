@@ -17,7 +17,7 @@ PROMPT_TOKENS, OUTPUT_TOKENS = (40, 120), (12, 28)
 
 @dataclass
 class Clients:
-    """What they saw, by the clock's second."""
+    """What they saw, by the clock's second. ``work`` is one load for one server."""
 
     answers: list[Answer] = field(default_factory=list[Answer])
     #: The clock's second at ``perf_counter`` 0.
@@ -37,8 +37,13 @@ class Clients:
             await client.ask(ask, answer)
 
     def tokens_per_s(self, began_at: float, ended_at: float) -> float:
-        came = [at for each in self.answers for at in each.frames_s]
-        return sum(began_at <= at + self.epoch < ended_at for at in came) / (ended_at - began_at)
+        """A frame may carry several tokens, or one that is not text yet: each of an answer that has ended
+        stands for its share of what the server says the answer had."""
+        tokens = 0.0
+        for each in self.answers:
+            share = each.output_tokens / len(each.frames_s) if each.output_tokens and each.frames_s else 1.0
+            tokens += share * sum(began_at <= at + self.epoch < ended_at for at in each.frames_s)
+        return tokens / (ended_at - began_at)
 
     def seen(self, began_at: float, ended_at: float, tokens_per_s: float) -> Seen:
         """What came, or ended, between these two seconds of the clock."""

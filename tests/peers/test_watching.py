@@ -11,7 +11,7 @@ from support.eventually import eventually
 from support.peer import LONG_S, Peer, busy, live, watching
 from support.terminal import Terminal
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(1800)]
 
 both = pytest.mark.parametrize("peer", ["llamacpp", "vllm"], indirect=True)
 #: A small peer runs so many at once, and six clients ask.
@@ -55,7 +55,7 @@ def test_what_is_told_under_load_is_so(peer: Peer) -> None:
             assert picture.totals.ttft_s.p50 is None
             assert picture.totals.itl_s.p50 is None
             return
-        eventually(lambda: sum(bool(each.ended_s) for each in clients.answers) >= 20, LONG_S)
+        eventually(lambda: sum(bool(each.ended_s) for each in clients.answers) >= 10, LONG_S)
         totals = collector.picture.totals
         assert totals is not None
         answers = [each for each in clients.answers if each.frames_s]

@@ -22,7 +22,7 @@ from support.processes import children, wait_gone
 
 PRODUCTS = {"vllm": "vLLM", "llamacpp": "llama.cpp"}
 #: On one core beside everything else.
-LONG_S = 180.0
+LONG_S = 400.0
 
 
 @dataclass
