@@ -7,13 +7,15 @@
 #                                 replicas killed under load, clients that leave in every way, ten times too many
 #                                 requests, a broker that hangs, and long steady work (docs/proof.md)
 # make bench  measure the engine, beside the peers that make peers has built
+# make serve-peers   real vLLM and llama.cpp servers, small, until Ctrl-C (docs/foreign.md)
+# make test-peers    the console on them;  make peer-numbers  its figures beside those of others
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: openapi run test check model bench peers simulate parity soak clean
+.PHONY: openapi run test check model bench peers serve-peers test-peers peer-numbers record-pages simulate parity soak clean
 
 run: $(STAMP)
 	@$(BIN)/infer-console
@@ -43,6 +45,18 @@ bench: $(STAMP) model
 
 peers: $(STAMP) model
 	$(BIN)/python bench/build_peers.py
+
+serve-peers: $(STAMP) model
+	@$(BIN)/python bench/serve_peers.py
+
+test-peers: $(STAMP) model
+	$(BIN)/python -m pytest -q --durations=5 tests/peers
+
+peer-numbers: $(STAMP) model
+	$(BIN)/python bench/peer_numbers.py
+
+record-pages: $(STAMP) model
+	$(BIN)/python bench/record_pages.py
 
 parity: $(STAMP) model
 	$(BIN)/python tests/parity/run_modes.py $(if $(TOKENS),--tokens $(TOKENS))

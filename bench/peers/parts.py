@@ -14,25 +14,19 @@ from typing import Any
 from infer_engine.benchmark.client import Client
 from infer_engine.benchmark.errors import BenchError
 from infer_engine.benchmark.parts import Part
-from infer_engine.benchmark.processes import ServerProcess, free_port
+from infer_engine.benchmark.processes import free_port
 from infer_engine.benchmark.results import Result, result
 from infer_engine.benchmark.served import USEFUL, measure_client
 from infer_engine.benchmark.setup import Setup
 from infer_engine.benchmark.workload import workload
-from infer_engine.model.store import resolve
-from infer_engine.settings import DEFAULT_MODEL
+from peers import servers
 from peers.place import model_dir, python_of, why_missing
+from peers.servers import DTYPE, MODEL, VllmSize, start_llamacpp, start_vllm, url_of, wait_ready
 
 HERE = Path(__file__).parent
-#: Of weights and activations of transformers and vLLM: the reference type, as bf16 needs hardware for it.
-DTYPE = os.environ.get("INFER_BENCH_PEER_DTYPE", "float32")
 STATIC, CONTINUOUS = "transformers, static batch", "transformers, continuous batching"
 VLLM, LLAMACPP = "vLLM", "llama.cpp server"
 TRANSFORMERS_TIMEOUT_S = 1500.0
-#: Compiling takes minutes.
-VLLM_READY_S = 600.0
-VLLM_CONTEXT = 2048
-LLAMACPP_READY_S = 120.0
 LLAMACPP_SLOTS, LLAMACPP_CONTEXT = 16, 1024
 
 
@@ -102,33 +96,13 @@ def _run_transformers(asked: str, threads: int) -> list[dict[str, Any]]:
 
 
 def vllm(setup: Setup) -> list[Result]:
-    _need("vllm")
-    port = free_port()
-    python = python_of("vllm")
-    command = [str(python.with_name("vllm")), "serve", str(model_dir()), "--served-model-name", "smollm2"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", DTYPE]
-    command += ["--max-model-len", str(VLLM_CONTEXT), "--max-num-seqs", "32"]
-    if setup.shrink > 1:
-        command.append("--enforce-eager")
-    environment = {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "VLLM_HOST_IP": "127.0.0.1",
-        "VLLM_CPU_KVCACHE_SPACE": "2",
-        "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
-        "VLLM_CPU_OMP_THREADS_BIND": f"0-{setup.threads - 1}",
-        "OMP_NUM_THREADS": str(setup.threads),
-        "PYTHONPATH": "",
-        # It starts compilers and workers by name.
-        "PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}",
-    }
-    with ServerProcess(command, environment=environment) as process:
-        base_url = f"http://127.0.0.1:{port}"
-        ready_s = process.wait_until_ok(f"{base_url}/health", VLLM_READY_S)
+    port, eager = free_port(), setup.shrink > 1
+    size = VllmSize(cores=range(setup.threads), eager=eager)
+    with start_vllm(port, size) as process:
+        ready_s = wait_ready(servers.VLLM, process, port)
         setup.say(f"  {VLLM}: ready after {ready_s:.0f} s")
-        results = asyncio.run(measure_client(Client(base_url, "smollm2"), setup, VLLM))
-    how = "eager" if setup.shrink > 1 else "compiled"
+        results = asyncio.run(measure_client(Client(url_of(port), MODEL), setup, VLLM))
+    how = "eager" if eager else "compiled"
     return [
         *results,
         result("ready after", "s", [ready_s], subject=VLLM, note=f"{DTYPE}, {setup.threads} threads, {how}"),
@@ -136,14 +110,12 @@ def vllm(setup: Setup) -> list[Result]:
 
 
 def llamacpp(setup: Setup) -> list[Result]:
-    _need("llamacpp")
     port = free_port()
-    command = [str(python_of("llamacpp")), str(HERE / "llamacpp_server.py"), str(resolve(DEFAULT_MODEL))]
-    command += [str(port), str(setup.threads), str(LLAMACPP_SLOTS), str(LLAMACPP_CONTEXT)]
-    with ServerProcess(command, environment={"PYTHONPATH": ""}, lifeline=True) as process:
-        base_url = f"http://127.0.0.1:{port}"
-        ready_s = process.wait_until_ok(f"{base_url}/health", LLAMACPP_READY_S)
-        results = asyncio.run(measure_client(Client(base_url, "smollm2"), setup, LLAMACPP))
+    with start_llamacpp(
+        port, threads=setup.threads, slots=LLAMACPP_SLOTS, context=LLAMACPP_CONTEXT
+    ) as process:
+        ready_s = wait_ready(servers.LLAMACPP, process, port)
+        results = asyncio.run(measure_client(Client(url_of(port), MODEL), setup, LLAMACPP))
     note = f"the same GGUF, Q4_1, {setup.threads} threads, {LLAMACPP_SLOTS} slots"
     return [*results, result("ready after", "s", [ready_s], subject=LLAMACPP, note=note)]
 

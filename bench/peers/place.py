@@ -12,6 +12,8 @@ import platformdirs
 #: Raise when what ``build`` makes changes: older environments are then made anew.
 RECIPE = 1
 NAMES = ("transformers", "vllm", "llamacpp")
+#: Consoles of others: nothing of them is measured.
+CONSOLES = ("vllm-htop",)
 
 
 def peers_dir() -> Path:
@@ -49,6 +51,6 @@ def why_missing(peer: str) -> str | None:
     """Why this peer cannot be measured here; None where it can."""
     if versions_of(peer) is None:
         return f"{peer} is not built here (make peers)"
-    if peer != "llamacpp" and versions_of("model") is None:
+    if peer in ("transformers", "vllm") and versions_of("model") is None:
         return "the model was not exported for it (make peers)"
     return None

@@ -31,12 +31,17 @@ def free_port() -> int:
 class ServerProcess:
     """A server on 127.0.0.1, in a process group of its own. Use as a context manager: leaving it ends the
     whole group, however the block was left. ``lifeline``: its stdin is a pipe that ends with this process,
-    for those that end by that."""
+    for those that end by that. ``log`` gets what it writes; without one that is kept until it is stopped."""
 
     def __init__(
-        self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, lifeline: bool = False
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        lifeline: bool = False,
+        log: Path | None = None,
     ) -> None:
-        self._log = tempfile.TemporaryFile(prefix="bench-server-")  # noqa: SIM115 - closed by stop
+        self._log = log.open("w+b") if log else tempfile.TemporaryFile(prefix="bench-server-")  # noqa: SIM115 - closed by stop
         self.started_s = time.monotonic()
         try:
             self.process = subprocess.Popen(
@@ -72,6 +77,12 @@ class ServerProcess:
     def log_tail(self) -> str:
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES)).decode(errors="replace")
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group at once, as when memory runs out; ``stop`` is still to be called."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait(GRACE_S)
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL to the whole group. May be called more than once."""

@@ -103,6 +103,8 @@ def _kv(page: Page, mine: Callable[[Labels], bool], ratio: float | None) -> Kv:
         if not mine(labels):
             continue
         total, size = _number(labels.get("num_gpu_blocks")), _number(labels.get("block_size"))
+        if total is not None and total > 1 and page.of(KV_USED[:1]):
+            total -= 1  # one is never given to anybody, and its share is of the others
         used = None if total is None or ratio is None else round(ratio * total)
         return Kv(block_size=size, total=total, used=used)
     return Kv()

@@ -49,9 +49,9 @@ def test_a_busy_vllm() -> None:
     (engine,) = status.replicas
     assert (engine.id, engine.state, engine.health, engine.foreign) == ("e0", "ready", "ok", "vLLM")
     assert (engine.running, engine.waiting, engine.waiting_reasons) == (4, 1, {"capacity": 1})
-    # What of the rest still holds a prefix is not told.
-    assert engine.kv == Kv(block_size=128, total=182, used=4)
-    assert status.totals.kv_used_ratio == pytest.approx(4 / 182)
+    # One of the 182 is never given out; what of the rest still holds a prefix is not told.
+    assert engine.kv == Kv(block_size=128, total=181, used=4)
+    assert status.totals.kv_used_ratio == pytest.approx(4 / 181)
     assert engine.tokens_per_s == pytest.approx(8.9)  # 89 tokens in 10 s
     assert (engine.preemptions, engine.prefix_hit_ratio) == (0, 0.0)
 
@@ -110,7 +110,7 @@ def test_ranks_are_rows_and_kv_is_weighted_by_capacity() -> None:
     ]
     metrics += [
         f'vllm:cache_config_info{{block_size="16",engine="{rank}",num_gpu_blocks="{total}"}} 1.0'
-        for rank, total in (("0", 100), ("1", 800), ("10", 100))
+        for rank, total in (("0", 101), ("1", 801), ("10", 101))
     ]
     _, status = watched("vllm", vllm(*metrics))
     assert [(each.id, each.running, each.kv.used) for each in status.replicas] == [

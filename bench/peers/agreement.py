@@ -1,0 +1,220 @@
+"""Whether figures of one minute agree: each of ours beside what others say, and how far apart sampling may
+put them."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, pstdev
+
+from infer_engine.benchmark.statistics import percentile
+from peers.witnesses import Sample
+
+#: The tokens of a minute, counted to its end by each: a second of work more or less.
+RATE_SHARE = 0.05
+#: Two looks back over a minute begin and end up to so much apart.
+EDGE_S = 2.0
+#: Clients also wait for HTTP.
+HTTP_SHARE = 0.15
+#: A gauge's mean is this many standard errors from another's at most.
+ERRORS = 3.0
+SHARES = (0.50, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What one of them says of a figure, and how far from it ours may be; None: shown, not judged."""
+
+    value: float | None
+    allowed: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    figure: str
+    ours: float | None
+    htop: Said
+    log: Said
+    clients: Said
+
+    @property
+    def agrees(self) -> bool:
+        """With each whose word is judged."""
+        judged = [each for each in (self.htop, self.log, self.clients) if each.allowed is not None]
+        return all(
+            self.ours is not None
+            and each.value is not None
+            and abs(self.ours - each.value) <= (each.allowed or 0.0)
+            for each in judged
+        )
+
+
+NOTHING = Said(value=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minute:
+    """``ours``, ``htop``, ``log`` are samples within it, and it ends with a line of the log. ``htop_whole``
+    is vllm-htop's one look back over a minute, ``ours_whole`` ours of the same moment, ``clients`` what they
+    saw in that minute. ``bounds`` are those of the server's buckets by figure."""
+
+    ours: Sequence[Sample]
+    htop: Sequence[Sample]
+    log: Sequence[Sample]
+    ours_whole: Sample
+    htop_whole: Sample
+    clients: "Seen"
+    bounds: dict[str, list[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """By clients: seconds to each first token, between tokens, and their mean in each answer that ended."""
+
+    tokens_per_s: float
+    ttft_s: list[float]
+    gaps_s: list[float]
+    mean_gaps_s: list[float]
+
+
+def rows(minute: Minute) -> list[Row]:
+    found = [
+        _gauge("running", minute, lambda sample: sample.running),
+        _gauge("waiting", minute, lambda sample: sample.waiting),
+        _gauge("KV used, %", minute, lambda sample: sample.kv_percent),
+        _rate(minute),
+    ]
+    ours, htop, seen = minute.ours_whole, minute.htop_whole, minute.clients
+    for share in SHARES:
+        told = _estimate("TTFT", share, ours.ttft_s, seen.ttft_s, minute.bounds["ttft"], htop.ttft_s)
+        found.append(told)
+    found += [
+        _estimate("ITL", share, ours.itl_s, seen.gaps_s, minute.bounds["itl"], None) for share in SHARES
+    ]
+    return [*found, *(_mean_gap(minute, share) for share in SHARES[:1])]
+
+
+def _gauge(figure: str, minute: Minute, of: Callable[[Sample], float | None]) -> Row:
+    ours = _told(minute.ours, of)
+    error = pstdev(ours) if ours else 0.0
+
+    def said(samples: Sequence[Sample]) -> Said:
+        values = _told(samples, of)
+        if not values or not ours:
+            return Said(value=None, allowed=0.0)
+        # The log rounds to one decimal place.
+        allowed = ERRORS * error * math.sqrt(1 / len(values) + 1 / len(ours)) + 0.05
+        return Said(value=fmean(values), allowed=allowed)
+
+    mean = fmean(ours) if ours else None
+    return Row(figure=figure, ours=mean, htop=said(minute.htop), log=said(minute.log), clients=NOTHING)
+
+
+def _rate(minute: Minute) -> Row:
+    """Of the minute as a whole. Ours are averages over ten seconds: those at its end, ten seconds before,
+    and so on. vllm-htop's are over the time since its look before."""
+    end_at = minute.log[-1].at if minute.log else minute.ours[-1].at
+    tiles = [_nearest(minute.ours, end_at - 10.0 * number).tokens_per_s for number in range(6)]
+    ours = fmean([tile for tile in tiles if tile is not None])
+    lasted = [(after.tokens_per_s, after.at - before.at) for before, after in pairwise(minute.htop)]
+    told_s = sum(for_s for rate, for_s in lasted if rate is not None)
+    htop = sum(rate * for_s for rate, for_s in lasted if rate is not None) / told_s if told_s else None
+    logged = _told(minute.log, lambda sample: sample.tokens_per_s)
+
+    def said(value: float | None) -> Said:
+        return Said(value=value, allowed=RATE_SHARE * (value or 0.0))
+
+    return Row(
+        figure="tokens/s",
+        ours=ours,
+        htop=said(htop),
+        log=said(fmean(logged) if logged else None),
+        clients=said(minute.clients.tokens_per_s),
+    )
+
+
+def _estimate(
+    name: str,
+    share: float,
+    ours: dict[float, float | None],
+    exact: list[float],
+    bounds: list[float],
+    htop: dict[float, float | None] | None,
+) -> Row:
+    """``htop`` where it tells the same, out of the same buckets."""
+    mine, theirs = ours.get(share), (htop or {}).get(share)
+    truth = percentile(exact, share) if exact else None
+    if mine is None or truth is None:
+        judged = [Said(value=theirs, allowed=0.0), Said(value=truth, allowed=0.0)]
+    else:
+        low, high = _bucket(mine, bounds)
+        moved = math.ceil(len(exact) * EDGE_S / 60) + 1
+        inside = sum(low < value <= high for value in exact)
+        edge = (high - low) * min(1.0, moved / max(1, inside))
+        judged = [
+            Said(value=theirs, allowed=edge),
+            # An estimate is as good as its bucket is narrow.
+            Said(value=truth, allowed=high - low + HTTP_SHARE * truth),
+        ]
+    return Row(
+        figure=f"{name} p{share * 100:.0f}, s",
+        ours=mine,
+        htop=NOTHING if htop is None else judged[0],
+        log=NOTHING,
+        clients=judged[1],
+    )
+
+
+def _mean_gap(minute: Minute, share: float) -> Row:
+    """What vllm-htop calls TPOT. The console does not tell it: here is why its ITL is another figure."""
+    means = minute.clients.mean_gaps_s
+    return Row(
+        figure=f"mean gap of each answer, p{share * 100:.0f}, s",
+        ours=None,
+        htop=Said(value=minute.htop_whole.itl_s.get(share)),
+        log=NOTHING,
+        clients=Said(value=percentile(means, share) if means else None),
+    )
+
+
+def _nearest(samples: Sequence[Sample], at: float) -> Sample:
+    return min(samples, key=lambda sample: abs(sample.at - at))
+
+
+def _bucket(value: float, bounds: list[float]) -> tuple[float, float]:
+    """The bounds of the bucket that ``value`` is in."""
+    finite = sorted(bound for bound in bounds if math.isfinite(bound))
+    high = next((bound for bound in finite if bound >= value), finite[-1])
+    return max((bound for bound in finite if bound < high), default=0.0), high
+
+
+def _told(samples: Sequence[Sample], of: Callable[[Sample], float | None]) -> list[float]:
+    return [value for sample in samples if (value := of(sample)) is not None]
+
+
+def table(compared: Sequence[Row]) -> str:
+    """Markdown. ``±`` is how far ours may be from it; what has none is shown and not judged."""
+    lines = [
+        "| figure | infer-console | vllm-htop | vLLM's log | clients, exact | agrees |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in compared:
+        said = " | ".join(_cell(each) for each in (row.htop, row.log, row.clients))
+        lines.append(f"| {row.figure} | {_number(row.ours)} | {said} | {_verdict(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(row: Row) -> str:
+    if row.ours is None and row.agrees:
+        return "not told"
+    return "yes" if row.agrees else "**no**"
+
+
+def _cell(said: Said) -> str:
+    if said.value is None:
+        return "–"
+    return _number(said.value) + (f" ± {_number(said.allowed)}" if said.allowed is not None else "")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
