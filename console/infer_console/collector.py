@@ -24,7 +24,7 @@ from infer_console.past.flight import FlightRecords
 from infer_console.past.taper import Taper
 from infer_console.past.timeline import Timeline
 from infer_console.recording import RecordingError
-from infer_console.sources.audit import AuditTail
+from infer_console.sources.audit import AuditTail, records_of
 from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import EngineSource, EngineStatus, describe
 from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
@@ -42,6 +42,8 @@ LONGEST_PERIOD_S = 1.0
 STOP_TIMEOUT_S = 2.0
 #: Commands under way at once; an operator's hands make few.
 MAX_COMMANDS = 16
+#: Records of the audit in a recording that is exported.
+MOST_RECORDS = 5_000
 
 Answer = CommandResult | Problem
 
@@ -144,6 +146,10 @@ class Collector:
     def fetch_past(self, at: float) -> None:
         """Fetch what the server's flight recorder has around a moment; ``timeline`` has it when it came."""
         self._call(lambda: self._fetch_past(at))
+
+    def audit_until(self, at: float | None) -> None:
+        """Whether the audit is to be that of a moment (Unix seconds)."""
+        self._call(lambda: self._audit_tail and self._audit_tail.until(at))
 
     @property
     def fetching(self) -> str:
@@ -282,6 +288,10 @@ class Collector:
     async def _export(self, exporting: Exporting, future: "concurrent.futures.Future[Exported]") -> None:
         content: bytes | None = None
         if self._client is not None:
+            # Who may not read the audit exports without it.
+            with contextlib.suppress(RefusedError, UnreachableError, NotUnderstoodError):
+                page = await records_of(self._client, exporting.from_at, exporting.to_at, MOST_RECORDS)
+                exporting = dataclasses.replace(exporting, records=page.records)
             # Where the server has nothing, what this console was told is the next best.
             with contextlib.suppress(RefusedError, UnreachableError, NotUnderstoodError):
                 content = await self._flight.read(self._client, exporting.from_at, exporting.to_at)

@@ -1,17 +1,19 @@
 """Recordings (``.icr``): Zstandard frames of JSON lines, a header and then the messages of a watch stream.
 
 A message whose ``prev`` is 0 begins a chain: a snapshot follows, and whoever folds begins anew. A recording
-whose end is missing is readable up to there. ``zstd -dc FILE | jq`` shows it.
+whose end is missing is readable up to there. Beside the messages there may be *asides*: timelines of requests
+and records of the audit, outside of the chain, so that a console that does not know them passes over them.
+``zstd -dc FILE | jq`` shows it.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 import msgspec
 import zstandard
-from infer_engine.protocol import PROTOCOL_VERSION, Envelope, History
+from infer_engine.protocol import PROTOCOL_VERSION, Aside, Envelope, History
 
 from infer_console.state.fold import ConsoleState
 
@@ -23,6 +25,7 @@ FRAME_BYTES = 256 * 1024
 READ_BYTES = 64 * 1024
 
 _envelopes = msgspec.json.Decoder(Envelope)
+_asides = msgspec.json.Decoder(Aside)
 
 
 class RecordingError(Exception):
@@ -68,6 +71,11 @@ class RecordingWriter:
     ) -> None:
         self.flush()
 
+    def aside(self, line: bytes) -> None:
+        """One ``protocol.Aside`` as JSON on one line. ValueError as ``write``."""
+        self.write(line)
+        self.messages -= 1
+
     def write(self, message: str | bytes) -> None:
         """One ``protocol.Envelope`` as JSON on one line, as the watch stream has it. ValueError when it is
         longer than a reader would take or more than a line."""
@@ -90,9 +98,11 @@ class RecordingWriter:
 
 class RecordingReader:
     """``header``, then ``lines``; both raise RecordingError. ``is_truncated`` says after the last line that
-    the file ends within one, or in damage; what is cut off between two frames cannot be told."""
+    the file ends within one, or in damage; what is cut off between two frames cannot be told. ``aside`` is
+    given every aside when its turn comes."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, aside: Callable[[Aside], None] | None = None) -> None:
+        self.aside = aside
         self.is_truncated = False
         #: Messages of a newer server that were passed over.
         self.skipped = 0
@@ -120,9 +130,19 @@ class RecordingReader:
             try:
                 yield line, _envelopes.decode(line)
             except msgspec.ValidationError:
-                self.skipped += 1
+                self._pass_over(line)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise RecordingError(f"the recording is damaged: {error}") from error
+
+    def _pass_over(self, line: bytes) -> None:
+        """No message that this console understands: an aside, or of a newer server."""
+        try:
+            aside = _asides.decode(line)
+        except msgspec.ValidationError:
+            self.skipped += 1
+        else:
+            if self.aside is not None:
+                self.aside(aside)
 
     def _split(self, file: BinaryIO) -> Generator[bytes]:
         rest = bytearray()

@@ -13,11 +13,11 @@ from infer_engine.control import recorder as recorder_module
 from infer_engine.control.context import Context
 from infer_engine.control.history import HistoryKeeper
 from infer_engine.control.operations import Operations
-from infer_engine.control.recorder import SEGMENT_S, Recorder
+from infer_engine.control.recorder import SEGMENT_S, TIMELINES_SHARE, Recorder
 from infer_engine.control.watch import WatchSession
 from infer_engine.control.watch_query import Query
 from infer_engine.fleet.fleet import Fleet
-from infer_engine.protocol import Replica, Status, Totals
+from infer_engine.protocol import Aside, Replica, Status, Timeline, TimelineAside, Totals
 from msgspec import structs
 from support.simulated_fleet import SimulatedBench, arrivals, run
 from support.watching import envelopes
@@ -158,3 +158,61 @@ def test_history_says_what_was_and_when_it_was_not_known() -> None:
     assert history.step_s == 4.0
     assert history.fleet["running"] == [5.0, 8.0, None, 4.0]
     assert history.replicas == {}
+
+
+def test_timelines_of_the_requests_come_with_it(tmp_path: Path) -> None:
+    async def drill(bench: SimulatedBench) -> None:
+        server, loop = Server(bench.fleet), asyncio.get_running_loop()
+        recorder = Recorder(server, clock=loop.time, wall=bench.fleet.feed.wall)
+        recording = asyncio.create_task(recorder.run())
+        requests = await bench.play(arrivals(3, 40, 1.0, most_prompt=1_000))
+        await bench.finished(*requests[:20])
+        await asyncio.sleep(2.0)
+
+        def told(**parts: bool) -> tuple[dict[str, Timeline], int]:
+            found: list[Aside] = []
+            content = b"".join(recorder.recording(None, None, **parts))
+            messages = sum(1 for _ in RecordingReader(io.BytesIO(content), found.append).messages())
+            return {
+                each.timeline.request: each.timeline for each in found if isinstance(each, TimelineAside)
+            }, messages
+
+        whole, messages = told()
+        alone, none = told(messages=False)
+        assert whole == alone
+        assert messages > none == 0
+        assert {each.id for each in requests} <= whole.keys()
+        ended = whole[requests[0].id]
+        log = bench.fleet.timelines.find(requests[0].id)
+        assert log is not None
+        assert ended == log.document(requests[0].id, bench.fleet.moment, simulated=True)
+        assert ended.entries[-1].kind == "finished"
+        recording.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await recording
+        await server.operations.close()
+
+    run(drill, tmp_path, replicas=2, kv_blocks=600)
+
+
+def test_timelines_take_their_share_of_the_memory_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "TIMELINES_PER_S", 1_000)
+    monkeypatch.setattr(recorder_module, "MOST_LIVE", 0)
+
+    async def drill(bench: SimulatedBench) -> None:
+        server, loop = Server(bench.fleet), asyncio.get_running_loop()
+        small = 40_000
+        recorder = Recorder(server, max_bytes=small, clock=loop.time, wall=bench.fleet.feed.wall)
+        recorder.tick()
+        requests = await bench.play(arrivals(3, 60, 1.0, most_prompt=100))
+        for request in requests:
+            await bench.finished(request)
+            recorder.tick()
+        assert recorder._aside_bytes <= small * TIMELINES_SHARE
+        assert recorder._aside_bytes == sum(each.asides.bytes for each in recorder._segments)
+        assert recorder._bytes == sum(each.bytes for each in recorder._segments)
+        await server.operations.close()
+
+    run(drill, tmp_path, replicas=1, kv_blocks=600)

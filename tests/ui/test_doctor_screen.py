@@ -3,7 +3,7 @@
 from infer_console.state.finding import Proposal
 from infer_console.state.picture import Picture
 from infer_console.ui.screens.action import ActionScreen
-from infer_engine.protocol import ChangeTenant, SetHeadroom
+from infer_engine.protocol import ChangeLimits, ChangeTenant, SetHeadroom
 from msgspec.structs import replace
 from support.doctor_pictures import FINDINGS, doctored
 from support.pictures import CAPABILITIES, NOW
@@ -11,7 +11,7 @@ from support.pilot import Driven, drive
 
 
 def able(**changes: object) -> Picture:
-    return doctored(capabilities=CAPABILITIES | {"tenants", "headroom"}, **changes)
+    return doctored(capabilities=CAPABILITIES | {"tenants", "headroom", "limits"}, **changes)
 
 
 async def opened(driven: Driven) -> ActionScreen:
@@ -38,14 +38,27 @@ async def test_what_has_no_proposal_says_so() -> None:
         await driven.wait_for("nothing is proposed for it")
 
 
-async def test_a_proposal_without_a_dialog_is_told_as_a_command() -> None:
+async def test_a_proposed_budget_opens_the_plan_of_the_limits() -> None:
     budget = Proposal(
         name="limits", target="r2", params={"token_budget": "256"}, words="r2: 512→256", effect="less"
     )
     finding = replace(FINDINGS[2], action=budget)
     async with drive(able(findings=(finding,))) as driven:
         await driven.press("8", "enter")
-        await driven.wait_for("infer-console limits token_budget=256 --replica r2")
+        screen = await opened(driven)
+        assert (screen.form.action.name, screen.form.target) == ("limits", "r2")
+        await driven.wait("the server's prediction", lambda: driven.collector.commands)
+        command, _ = driven.collector.commands[0]
+        assert isinstance(command, ChangeLimits)
+        assert (command.limits, command.replica, command.dry_run) == ({"token_budget": 256}, "r2", True)
+
+
+async def test_a_proposal_without_a_dialog_is_told_as_a_command() -> None:
+    unknown = Proposal(name="rebalance", target="r2", words="r2: to r3", effect="less")
+    finding = replace(FINDINGS[2], action=unknown)
+    async with drive(able(findings=(finding,))) as driven:
+        await driven.press("8", "enter")
+        await driven.wait_for("infer-console rebalance r2")
 
 
 async def test_t_on_the_fleet_plans_the_proposed_limit() -> None:

@@ -30,6 +30,9 @@ class Fleet(FakeCollector):
     def fetch_past(self, at: float) -> None:
         raise AssertionError(f"nobody goes to {at}")
 
+    def audit_until(self, at: float | None) -> None:
+        assert at is None
+
     def export(self, from_at: float, to_at: float, path: Path, *, redact: bool = True) -> Future[Exported]:
         raise AssertionError(f"nobody exports {path}")
 

@@ -9,8 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from infer_console.past.replayed import ReplayedRecording
+from infer_console.state.audit import AuditEntry, AuditPicture
+from infer_console.state.picture import TimelinePicture
 from infer_console.ui.app import ConsoleApp
 from infer_console.ui.themes import DEFAULT
+from infer_engine.protocol import Timeline, TimelineAside, TimelineEntry, TtftSplit
 from support.fake_collector import FakeCollector
 from support.incident import RECORDING, replayed
 from support.pilot import Driven
@@ -32,11 +35,15 @@ class PastCollector(FakeCollector):
             picture = dataclasses.replace(picture, fleet=fleet)
         super().__init__(picture)
         self.fetched: list[float] = []
+        self.audited_until: float | None = None
         self.fetching = ""
         self.replay = ReplayedRecording(RECORDING)
 
     def fetch_past(self, at: float) -> None:
         self.fetched.append(at)
+
+    def audit_until(self, at: float | None) -> None:
+        self.audited_until = at
 
     def export(self, from_at: float, to_at: float, path: Path, *, redact: bool = True):
         self.replay.timeline = self.timeline
@@ -176,5 +183,77 @@ async def test_a_recording_plays_and_stops_at_its_end() -> None:
             assert "action keys" in driven.text
             await driven.press("p")
             assert "▶ ×50" in driven.lines[0]
+    finally:
+        recording.stop()
+
+
+def happened(request: str, began_at: float) -> Timeline:
+    """It waits for 10 s, and ends after 20."""
+    kinds = (("arrived", 0.0), ("queued", 0.2), ("admitted", 10.0), ("first_token", 12.0), ("finished", 20.0))
+    entries = [TimelineEntry(kind=kind, at_s=at_s) for kind, at_s in kinds]
+    return Timeline(request=request, began_at=began_at, entries=entries, ttft_split_s=TtftSplit())
+
+
+async def test_a_timeline_is_that_of_the_moment_from_the_server_or_from_what_was_recorded() -> None:
+    async with looking() as (driven, collector):
+        began_at = collector.first_at + 3.0
+        collector.timeline.own.kept.add(TimelineAside(timeline=happened("q-kept", began_at)))
+        driven.app.looking_back.jump_to(began_at + 5.0)
+        driven.app.open_timeline("q-kept")
+        await driven.settle()
+        await driven.wait_for("queued")
+        assert "TIMELINE q-kept" in driven.text
+        assert "first token" not in "\n".join(driven.lines[6:-2]).replace("1 first token", "")
+        driven.app.looking_back.jump_to(began_at + 13.0)
+        await driven.wait_for("first token")
+        driven.app.looking_back.jump_to(began_at - 1.0)
+        await driven.wait_for("it had not arrived yet")
+        # One that the server still knows is told by it, up to the moment.
+        driven.app.looking_back.jump_to(began_at + 11.0)
+        driven.app.open_timeline("q-asked")
+        await driven.settle()
+        assert collector.timeline_of == "q-asked"
+        told = TimelinePicture("q-asked", happened("q-asked", began_at), at=collector.last_at)
+        await driven.show(dataclasses.replace(collector.picture, timeline=told))
+        await driven.wait_for("admitted")
+        assert "TIMELINE q-asked" in driven.text
+        assert "finished" not in "\n".join(driven.lines[6:-2]).replace("F finished", "")
+
+
+async def test_the_audit_is_that_of_the_moment() -> None:
+    async with looking() as (driven, collector):
+        at = collector.first_at + 10.0
+        await driven.press("8")
+        driven.app.looking_back.jump_to(at)
+        assert collector.audited_until == at
+        audit = AuditPicture(
+            tuple(
+                AuditEntry(number, at + 5.0 * (number - 2), "kim", "completed", verb, "r0", "200", "")
+                for number, verb in ((3, "later"), (2, "just-now"), (1, "before"))
+            )
+        )
+        await driven.show(dataclasses.replace(collector.picture, audit=audit))
+        await driven.wait_for("just-now")
+        assert "later" not in driven.text
+        assert "before" in driven.text
+        await driven.press("end")
+        assert collector.audited_until is None
+        await driven.wait_for("later")
+
+
+async def test_a_replay_says_what_its_recording_lacks() -> None:
+    recording = ReplayedRecording(RECORDING)
+    recording.start()
+    assert recording.done.wait(20)
+    app = ConsoleApp(recording, theme=DEFAULT, past=recording, replay_speed=1.0, replay_at="now")
+    try:
+        async with app.run_test(size=(120, 36)) as pilot:
+            driven = Driven(app, FakeCollector(recording.picture), pilot)
+            app.looking_back.jump_to(app.time.picture.at + 1e9)
+            await driven.press("8")
+            await driven.wait_for("no audit is in this recording")
+            app.open_timeline("q-unknown")
+            await driven.settle()
+            await driven.wait_for("its timeline is not in this recording")
     finally:
         recording.stop()

@@ -37,6 +37,13 @@ def test_alone_says_nothing_and_a_crowd_is_counted() -> None:
     assert said[0] == "also: u0 ro, u1 ro, u2 ro +5"
 
 
+def test_who_shows_a_token_is_called_by_its_name_whatever_account_they_came_from() -> None:
+    people = ("kim-laptop (dev)", "operator"), ("raj (dev)", "viewer"), ("uid:7 (dev)", "admin")
+    said = also(watched(*people))
+    assert said is not None
+    assert said[0] == "also: kim-laptop rw, raj ro, dev rw"
+
+
 def test_the_banner_tells_who_is_here() -> None:
     picture = watched(("uid:0 (kim)", "operator"), ("raj", "viewer"))
     text = plain(banner(picture, Look(), 160, pictures.NOW))

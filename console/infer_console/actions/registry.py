@@ -6,6 +6,7 @@ from infer_console.actions.cancel_where import CANCEL_WHERE
 from infer_console.actions.drain import DRAIN, UNDRAIN
 from infer_console.actions.fence import FENCE, RELEASE, RESTART
 from infer_console.actions.headroom import HEADROOM
+from infer_console.actions.limits import LIMITS
 from infer_console.actions.preempt import PREEMPT
 from infer_console.actions.scale import SCALE
 from infer_console.actions.shed import SHED, SHED_OFF
@@ -19,6 +20,7 @@ ACTIONS: tuple[Action, ...] = (
     RELEASE,
     RESTART,
     HEADROOM,
+    LIMITS,
     TENANT,
     INJECT,
     STOP_INJECT,

@@ -144,17 +144,31 @@ async def _from_recorder(client: "EngineClient", file: BinaryIO, last_s: float |
     async with aclosing(client.recording(None if last_s is None else time.time() - last_s, None)) as chunks:
         async for chunk in chunks:
             size += file.write(chunk)
-    return size
+    return size + await _beside(client, file, None if last_s is None else time.time() - last_s)
+
+
+async def _beside(client: "EngineClient", file: BinaryIO, from_at: float | None) -> int:
+    """The audit of that time as one more frame: the recorder has the timelines already."""
+    import zstandard
+
+    from infer_console.past.gather import gather
+
+    lines = [line async for line in gather(client, from_at, None, timelines=False)]
+    if not lines:
+        return 0
+    return file.write(zstandard.ZstdCompressor().compress(b"\n".join(lines) + b"\n"))
 
 
 async def _live(client: "EngineClient", file: BinaryIO, duration_s: float) -> int:
     """Everything that a watcher of all replicas is told, for so long."""
+    from infer_console.past.gather import gather
     from infer_console.recording import Header, RecordingWriter
     from infer_console.sources.interest import DETAILS, MAX_REPLICAS
 
     hello = await client.hello()
     replicas = [each.id for each in (await client.state()).replicas][:MAX_REPLICAS]
-    header = Header(epoch=hello.epoch, made_at=time.time(), simulated=hello.fleet.simulated)
+    began_at = time.time()
+    header = Header(epoch=hello.epoch, made_at=began_at, simulated=hello.fleet.simulated)
     with RecordingWriter(file, header) as writer:
         flushed_s = time.monotonic()
         try:
@@ -166,6 +180,8 @@ async def _live(client: "EngineClient", file: BinaryIO, duration_s: float) -> in
                         flushed_s = time.monotonic()
         except TimeoutError:
             pass  # that long it was to take
+        async for line in gather(client, began_at, None):
+            writer.aside(line)
     return file.tell()
 
 

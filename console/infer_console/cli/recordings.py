@@ -163,7 +163,8 @@ def _diff_live(arguments: Namespace) -> int:
                 if len(content) > MOST_BYTES:
                     break
             tape = Tape(MOST_BYTES)
-            load(RecordingReader(io.BytesIO(bytes(content))).messages(), Loader(tape, client.target.url))
+            loader = Loader(tape, client.target.url)
+            load(RecordingReader(io.BytesIO(bytes(content)), loader.aside).messages(), loader)
             timeline.add_piece(tape)
         sides = [_side(timeline.picture, word, now) for word in (arguments.a, arguments.b)]
         _print_diff(sides, as_json=arguments.json)

@@ -15,6 +15,9 @@ from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import Picture, Series
 from infer_console.state.series import INTERVAL_S
 
+#: Of all timelines and records of the audit in one file, before they are compressed.
+MOST_ASIDE_BYTES = 16 * 1024 * 1024
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -36,9 +39,16 @@ class Part:
     to_at: float
 
 
-def export(parts: Iterable[Part], file: BinaryIO, header: Header, redactor: Redactor | None) -> Exported:
-    """Write what the parts tell, one after the other, each beginning with all that was known when it begins.
-    Raises OSError of the file, and what the parts' messages raise."""
+def export(
+    parts: Iterable[Part],
+    file: BinaryIO,
+    header: Header,
+    redactor: Redactor | None,
+    asides: Iterable[bytes] = (),
+) -> Exported:
+    """Write what the parts tell, one after the other, each beginning with all that was known when it begins,
+    and then the asides, as far as there is room. Raises OSError of the file, and what the parts' messages
+    raise."""
     first: float | None = None
     last: float | None = None
     with RecordingWriter(file, header) as writer:
@@ -47,6 +57,17 @@ def export(parts: Iterable[Part], file: BinaryIO, header: Header, redactor: Reda
                 writer.write(line if redactor is None else redactor.line(line))
                 first = at if first is None else first
                 last = at
+        told_beside = list(asides)
+        if redactor is not None:
+            for line in told_beside:  # a record may name in its words whom only a later one names as such
+                redactor.aside(line)
+        written = 0
+        for line in told_beside:
+            told = line if redactor is None else redactor.aside(line)
+            written += len(told)
+            if written > MOST_ASIDE_BYTES:
+                break
+            writer.aside(told)
         writer.flush()
         return Exported(writer.messages, file.tell(), first, last)
 

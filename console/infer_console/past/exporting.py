@@ -3,14 +3,16 @@
 import concurrent.futures
 import io
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from infer_engine.protocol import Envelope
+import msgspec
+from infer_engine.protocol import Aside, Envelope
 
-from infer_console.past.export import Exported, Part, export, header_for
+from infer_console.past.export import MOST_ASIDE_BYTES, Exported, Part, export, header_for
+from infer_console.past.kept import Kept, audit_lines
 from infer_console.past.redact import Redactor
 from infer_console.past.timeline import PIECE_TOLERANCE_S, Timeline
 from infer_console.recording import RecordingError, RecordingReader
@@ -25,6 +27,8 @@ class Exporting:
     redact: bool = True
     #: Told the moment of each message of the timeline that is read.
     reached: Callable[[float], None] | None = None
+    #: The audit's records of that time, as far as this console may read them.
+    records: Sequence[dict[str, Any]] = ()
 
     def run_into(self, future: "concurrent.futures.Future[Exported]", content: bytes | None) -> None:
         """Write the file and say so in ``future``; a file without anything in it does not stay."""
@@ -63,7 +67,19 @@ class Exporting:
             marks=self.timeline.marks(),
             redactor=redactor,
         )
-        return export(parts, file, header, redactor)
+        return export(parts, file, header, redactor, self._asides(content))
+
+    def _asides(self, content: bytes | None) -> Iterator[bytes]:
+        """Each once: what was told last of a request has most of it."""
+        kept = Kept(MOST_ASIDE_BYTES)
+        decode = msgspec.json.Decoder(Aside).decode
+        for line in (*self.timeline.asides(self.from_at, self.to_at), *audit_lines(self.records)):
+            kept.add(decode(line))
+        if content is not None:
+            reader = RecordingReader(io.BytesIO(content), kept.add)
+            for _ in reader.messages():
+                pass
+        return kept.within(self.from_at, self.to_at)
 
     def _own(self, from_at: float) -> Iterable[Envelope]:
         for envelope in self.timeline.envelopes(from_at, self.to_at):

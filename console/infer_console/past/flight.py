@@ -98,7 +98,7 @@ class FlightRecords:
     def _load(self, content: bytes, history: History) -> Tape:
         tape = Tape(MOST_BYTES)
         loader = Loader(tape, self._url)
-        messages = RecordingReader(io.BytesIO(content)).messages()
+        messages = RecordingReader(io.BytesIO(content), loader.aside).messages()
         first = next(messages, None)
         if first is not None:
             loader.look_back(before(history, first[1].at))

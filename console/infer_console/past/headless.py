@@ -11,17 +11,22 @@ from typing import BinaryIO
 from infer_engine.protocol import Envelope
 
 from infer_console.past.files import new_file
+from infer_console.past.gather import gather
 from infer_console.past.snapshot import snapshot_deltas, snapshot_lines
 from infer_console.past.when import stamp
-from infer_console.recording import Header, RecordingWriter
+from infer_console.recording import Header, RecordingError, RecordingWriter
 from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import EngineSource
+from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
 from infer_console.sources.interest import DETAILS, MAX_REPLICAS, Interest
 from infer_console.state.fold import ConsoleState
 
 #: What is lost in a crash is less than this.
 FLUSH_S = 1.0
 RECORDED_HZ = 2.0
+#: Timelines and audit are asked for this often, and once more at the end, for so long.
+GATHER_S = 30.0
+LAST_GATHER_S = 2.0
 #: A disk that did not take a file is tried again after this long.
 AFTER_FAULT_S = 5.0
 ENDING = ".icr"
@@ -67,6 +72,8 @@ class HeadlessRecorder:
         self._link = ""
         self._was_live = False
         self._tried_s = -AFTER_FAULT_S
+        #: Up to when timelines and audit were asked for.
+        self._gathered_at: float | None = None
         #: Messages that were written, and the seconds of which nothing is there.
         self.messages = 0
         self.lost_s = 0.0
@@ -79,7 +86,11 @@ class HeadlessRecorder:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._source.run())
                 group.create_task(self._look_after())
+                group.create_task(self._gather_forever())
         finally:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_GATHER_S):
+                    await self._gather()
             self._close()
             self._say(self.summary())
 
@@ -114,6 +125,8 @@ class HeadlessRecorder:
                 self.lost_s += missing_s
                 self._say(f"lost {missing_s:.1f} s, from {stamp(self._last_at)} to {stamp(envelope.at)}")
         self._last_at = envelope.at
+        if self._gathered_at is None:
+            self._gathered_at = envelope.at
         try:
             self._keep(envelope, line)
         except OSError as error:
@@ -156,6 +169,35 @@ class HeadlessRecorder:
             for known in snapshot_lines(snapshot_deltas(picture), epoch, seq, envelope.at):
                 self._writer.write(known)
         return True
+
+    # --- what is beside it
+
+    async def _gather_forever(self) -> None:
+        while True:
+            await asyncio.sleep(GATHER_S)
+            await self._gather()
+
+    async def _gather(self) -> None:
+        """Timelines and audit since the last time, into the file that is written now. A server that cannot be
+        reached is asked for all of it the next time."""
+        to_at = self._last_at
+        if self._writer is None or to_at is None or self._link != "live":
+            return
+        try:
+            lines = [line async for line in gather(self._client, self._gathered_at, to_at)]
+        except (UnreachableError, NotUnderstoodError, RefusedError, RecordingError):
+            return
+        self._gathered_at = to_at
+        self._put_beside(lines)
+
+    def _put_beside(self, lines: list[bytes]) -> None:
+        if self._writer is None:
+            return
+        try:
+            for line in lines:
+                self._writer.aside(line)
+        except OSError as error:
+            self._drop(error)
 
     # --- files
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 import msgspec
-from infer_engine.protocol import Envelope, History
+from infer_engine.protocol import Aside, Envelope, History
 
 from infer_console.diagnosis.judge import Judge
 from infer_console.past.tape import Tape
@@ -43,6 +43,10 @@ class Loader:
             self._sampled_at = header.history.until_at
         for mark in header.marks:
             self._tape.marks.own(mark.at, mark.text)
+
+    def aside(self, aside: Aside) -> None:
+        """What a recording has beside its messages."""
+        self._tape.kept.add(aside)
 
     def add(self, line: bytes, envelope: Envelope) -> None:
         self.messages += 1

@@ -29,6 +29,8 @@ _ROW_FIELDS = frozenset(("id", "tenant", "prompt_tokens"))
 #: Words of free text: names that are known are looked up, and what looks like an id is taken for one.
 _WORD = re.compile(r"[\w.@:/-]+")
 _ID = re.compile(r"[0-9a-f]{6,64}|[\w-]*[0-9a-f]{12,}")
+#: Of a record of the audit.
+_RECORD = ("number", "ts", "verb", "stage", "outcome", "dry_run", "duration_ms")
 #: A name that says nothing about anybody.
 DEFAULT_TENANT = "default"
 
@@ -55,6 +57,49 @@ class Redactor:
         if isinstance(delta, dict) and isinstance(replica := delta.get("replica"), str):
             self._replicas.add(replica)
         return _encoder.encode(self._walk(plain))
+
+    def aside(self, line: bytes) -> bytes:
+        """One aside as JSON."""
+        plain = _decoder.decode(line)
+        if plain.get("aside") == "audit":
+            return _encoder.encode({"aside": "audit", "record": self._record(plain["record"])})
+        return _encoder.encode(self._walk(plain))
+
+    def _record(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Who did or tried what, and how it ended; not from where, nor with which parameters. Without its
+        hash: it is not what was written."""
+        actor, target = (_part(record, name) for name in ("actor", "target"))
+        told = {name: record[name] for name in _RECORD if name in record}
+        told["actor"] = {name: actor.get(name) for name in ("subject", "role", "auth_method")}
+        kind, id = str(target.get("kind", "")), str(target.get("id", ""))
+        told["target"] = {"kind": kind, "id": self._audited(kind, id)}
+        told["reason"] = self.text(str(record.get("reason", "")))
+        return told
+
+    def _audited(self, kind: str, id: str) -> str:
+        match kind:
+            case "replica" | "fleet":
+                return id
+            case "request":  # those whose text was read, in one record
+                return ",".join(self.request(each) for each in id.split(","))
+            case "tenant":
+                return self.tenant(id)
+            case "requests":  # an expression that may name anything
+                return "a selection"
+            case "path":
+                return self._path(id)
+            case _:
+                return self.text(id)
+
+    def _path(self, path: str) -> str:
+        """Of an attempt that never came to a command."""
+        parts = path.split("/")
+        for at, before in enumerate(parts[:-1]):
+            if before == "requests":
+                parts[at + 1] = self.request(parts[at + 1])
+            elif before == "tenants":
+                parts[at + 1] = self.tenant(parts[at + 1])
+        return "/".join(parts)
 
     def text(self, text: str) -> str:
         """Free text: the names in it that are known, and whatever looks like a request's id."""
@@ -139,3 +184,8 @@ class Redactor:
             digest = hashlib.blake2s(name.encode(errors="surrogatepass"), key=self._key, digest_size=4)
             known = self._names[name] = mark + digest.hexdigest()
         return known
+
+
+def _part(record: dict[str, Any], name: str) -> dict[str, Any]:
+    found = record.get(name)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

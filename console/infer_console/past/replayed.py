@@ -33,6 +33,7 @@ class ReplayedRecording:
         self.header = self._reader.header
         self._loader = Loader(self.timeline.own, self._url)
         self._loader.header(self.header)
+        self._reader.aside = self._loader.aside
         self._wake: Callable[[], None] | None = None
         self._woken_s = 0.0
         self._stopping = threading.Event()
@@ -84,10 +85,13 @@ class ReplayedRecording:
         """What is listed are the rosters that were recorded."""
 
     def watch_timeline(self, request: str | None) -> None:
-        """The timelines of requests are in no recording."""
+        """The timeline has those that the recording has."""
 
     def watch_audit(self, wanted: bool) -> None:
-        """The audit is in no recording."""
+        """The timeline has what the recording has of it."""
+
+    def audit_until(self, at: float | None) -> None:
+        """The timeline has it."""
 
     def command(
         self, command: Command, target: str | None = None, version: str | None = None

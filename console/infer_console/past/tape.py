@@ -14,6 +14,7 @@ import zstandard
 from infer_engine.protocol import Event
 
 from infer_console.diagnosis.judge import Judge
+from infer_console.past.kept import Kept
 from infer_console.past.marks import Mark, Marks
 from infer_console.state.feed import MAX_EVENTS
 from infer_console.state.series import INTERVAL_S, SAMPLES, SeriesSample
@@ -84,6 +85,7 @@ class Stretch:
 class Tape:
     def __init__(self, max_bytes: int = DEFAULT_BYTES) -> None:
         self.marks = Marks()
+        self.kept = Kept()
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._segments: list[Segment] = []

@@ -6,6 +6,7 @@ import copy
 from infer_engine.protocol import Envelope, EventDelta, OperationDelta
 
 from infer_console.diagnosis.judge import Judge
+from infer_console.past.changes import Changes
 from infer_console.past.snapshot import snapshot_deltas, snapshot_lines
 from infer_console.past.tape import JUDGE_BYTES, MAX_SAMPLED, Segment, Tape
 from infer_console.state.fold import ConsoleState
@@ -25,6 +26,7 @@ class Taper:
         self._offset_s = 0.0
         self._last_event = ("", -1)
         self._told_before = False
+        self._changes = Changes()
 
     def at(self, now_s: float) -> float:
         """The server's clock."""
@@ -40,6 +42,8 @@ class Taper:
             self._begin(at, now_s)
         self._tape.marks.epoch(at, envelope.epoch)
         self._tape.add(line, at)
+        for change in self._changes.of(envelope):
+            self._tape.marks.change(at, change)
         match envelope.delta:
             case EventDelta(event=event):
                 epoch, seq = self._last_event

@@ -5,10 +5,12 @@ import threading
 from collections.abc import Iterable, Iterator
 
 from infer_engine.protocol import Envelope
+from infer_engine.protocol import Timeline as Told
 
 from infer_console.past.marks import Mark
 from infer_console.past.moment import Moment, decoded
 from infer_console.past.tape import DEFAULT_BYTES, Tape
+from infer_console.state.audit import AuditPicture
 from infer_console.state.picture import Picture, ReplicaPicture
 
 #: Of the flight recorder's pieces; the one that was fetched first goes first.
@@ -75,6 +77,27 @@ class Timeline:
             for mark in tape.all_marks():
                 found.setdefault((round(mark.at / 2), mark.sign, mark.text), mark)
         return tuple(sorted(found.values()))
+
+    def of_request(self, request: str) -> Told | None:
+        """What a recording, or a piece of the flight recorder, has of what happened to it."""
+        for tape in (self.own, *reversed(self._pieces_now())):
+            if (found := tape.kept.timeline(request)) is not None:
+                return found
+        return None
+
+    def audit(self, at: float) -> AuditPicture:
+        """What a recording has of the audit up to a moment."""
+        return self.own.kept.audit(at)
+
+    @property
+    def kept_version(self) -> int:
+        """Grows when what is beside the messages does."""
+        return self.version + sum(tape.kept.version for tape in (self.own, *self._pieces_now()))
+
+    def asides(self, from_at: float, to_at: float) -> Iterator[bytes]:
+        """Of that time, as lines of a recording; what two tapes have comes twice."""
+        for tape in (*self._pieces_now(), self.own):
+            yield from tape.kept.within(from_at, to_at)
 
     def mark(self, at: float, text: str = "") -> Mark:
         """One of the operator's own."""

@@ -213,10 +213,15 @@ class EngineClient:
         async with self._stream(f"{PREFIX}/watch", params) as stream:
             yield stream
 
-    async def recording(self, from_at: float | None, to_at: float | None) -> AsyncGenerator[bytes]:
-        """What the server's flight recorder has of that span (Unix seconds): the bytes of a recording."""
+    async def recording(
+        self, from_at: float | None, to_at: float | None, *, timelines_only: bool = False
+    ) -> AsyncGenerator[bytes]:
+        """What the server's flight recorder has of that span (Unix seconds): the bytes of a recording. A
+        server without the capability ``timelines`` cannot leave the messages out."""
         given = {"from": from_at, "to": to_at}
         params = {name: f"{at:.3f}" for name, at in given.items() if at is not None}
+        if timelines_only:
+            params["parts"] = "timelines"
         timeout = httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
         try:
             async with self._http.stream(

@@ -33,14 +33,17 @@ class AuditPicture:
     entries: tuple[AuditEntry, ...] = ()
     broken: str | None = None
     trouble: str = ""
+    #: These are parts of records, without their hashes: whether the chain holds cannot be told.
+    redacted: bool = False
 
 
 def read_audit(page: AuditPage) -> AuditPicture:
     """Records that cannot be read are left out; the chain then says so."""
     chain, broken = Chain(), None
+    redacted = bool(page.records) and not any("sha256" in record for record in page.records)
     entries: list[AuditEntry] = []
     for record in page.records:
-        if broken is None:
+        if broken is None and not redacted:
             try:
                 chain.follow(record)
             except ChainError as error:
@@ -49,7 +52,7 @@ def read_audit(page: AuditPage) -> AuditPicture:
         if entry is not None:
             entries.append(entry)
     entries.reverse()
-    return AuditPicture(tuple(entries), broken, page.trouble or "")
+    return AuditPicture(tuple(entries), broken, page.trouble or "", redacted)
 
 
 def _entry(record: Mapping[str, Any]) -> AuditEntry | None:

@@ -83,6 +83,7 @@ class Fleets:
         before.list_requests(False)
         before.watch_timeline(None)
         before.watch_audit(False)
+        before.audit_until(None)
         self._at = at
 
     # --- the fleet that is shown, as one collector
@@ -136,6 +137,9 @@ class Fleets:
 
     def fetch_past(self, at: float) -> None:
         self.shown.fetch_past(at)
+
+    def audit_until(self, at: float | None) -> None:
+        self.shown.audit_until(at)
 
     @property
     def fetching(self) -> str:

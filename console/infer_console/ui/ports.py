@@ -24,6 +24,10 @@ class PastPort(Protocol):
         """Have the timeline get that moment from wherever it is kept."""
         ...
 
+    def audit_until(self, at: float | None) -> None:
+        """Have the audit, where it is looked at, be that of a moment; None: of now."""
+        ...
+
     @property
     def fetching(self) -> str:
         """How that goes; empty when there is nothing to say."""

@@ -4,15 +4,15 @@ import contextlib
 import dataclasses
 from collections.abc import Callable
 
-from msgspec import structs
-
+from infer_console.past.cut import audit_until, timeline_until
 from infer_console.past.marks import Mark
 from infer_console.past.timeline import Timeline, lacks_detail
 from infer_console.past.when import moment
-from infer_console.state.picture import Picture
+from infer_console.state.picture import Picture, TimelinePicture
 from infer_console.ui.ports import PastPort
 from infer_console.view.look import Look
 from infer_console.view.scrubber import Scrub
+from infer_console.view.timeline import clock_pace
 
 FINE_S, COARSE_S = 5.0, 60.0
 #: The track shows the last half hour, or from a little before the moment that is shown.
@@ -41,7 +41,10 @@ class TimeTravel:
         self._port = past
         self._replay = replay_speed is not None
         self._usual_speed = replay_speed or 1.0
+        #: What is shown of another time than now: as it was folded, and with what was looked up beside it.
+        self._folded: Picture | None = None
         self._shown: Picture | None = None
+        self._dressed_with: tuple[object, ...] = ()
         self._past = self._replay
         self._at = 0.0
         self._wanted_at: float | None = None
@@ -85,6 +88,10 @@ class TimeTravel:
 
     def refresh(self) -> None:
         """Something may have come that was waited for."""
+        self._refresh_moment()
+        self._dress()
+
+    def _refresh_moment(self) -> None:
         timeline = self._timeline
         if timeline is None or not self._past or timeline.version == self._version:
             return
@@ -122,10 +129,11 @@ class TimeTravel:
 
     def pause(self) -> None:
         """Freeze the newest picture."""
-        self._shown = self._newest()
+        self._folded = self._shown = self._newest()
         self._past, self._wanted_at = False, None
-        self._at = self._shown.at
+        self._at = self._folded.at
         self._look.paused = True
+        self._dress()
 
     def resume(self) -> None:
         """Show the newest again; of a recording, its end."""
@@ -133,8 +141,10 @@ class TimeTravel:
             self.speed = None
             self.jump(self._edge())
             return
-        self._shown, self._past, self._wanted_at = None, False, None
+        self._folded, self._shown, self._past, self._wanted_at = None, None, False, None
         self._look.paused = False
+        if self._port is not None:
+            self._port.audit_until(None)
 
     def step(self, by_s: float) -> bool:
         return self.jump((self._at if not self.is_live else self._edge()) + by_s)
@@ -157,9 +167,42 @@ class TimeTravel:
             self._wanted_at = at
             return True
         self._at, self._wanted_at = at, None
-        newest = self._newest()
-        self._shown = picture if self._replay else with_who_looks(picture, newest)
+        self._folded = picture
+        self._dress()
+        if self._port is not None:
+            self._port.audit_until(at)
         return True
+
+    def _dress(self) -> None:
+        """Put what was looked up beside what was folded, cut at this moment, where either has changed."""
+        folded, newest, timeline = self._folded, self._newest(), self._timeline
+        if folded is None:
+            return
+        kept = timeline.kept_version if timeline is not None else 0
+        request = self._look.timeline
+        given = (folded, self._at, request, newest.timeline, newest.audit, kept)
+        if len(given) == len(self._dressed_with) and all(
+            now is before or (isinstance(now, int | float | str) and now == before)
+            for now, before in zip(given, self._dressed_with, strict=True)
+        ):
+            return
+        self._dressed_with = given
+        told = newest.timeline
+        if request is not None and (told is None or told.request != request or told.timeline is None):
+            found = timeline.of_request(request) if timeline is not None else None
+            if found is not None:
+                told = TimelinePicture(request, found)
+            elif self._replay:
+                told = TimelinePicture(request, message="its timeline is not in this recording")
+        if told is not None:
+            told = timeline_until(told, self._at, clock_pace(folded))
+        if self._replay:
+            audit = timeline.audit(self._at) if timeline is not None else None
+            self._shown = dataclasses.replace(folded, timeline=told, audit=audit)
+            return
+        audit = audit_until(newest.audit, self._at) if newest.audit is not None else None
+        shown = with_who_looks(folded, newest) if self._past else folded
+        self._shown = dataclasses.replace(shown, timeline=told, audit=audit)
 
     def next_mark(self, by: int) -> Mark | None:
         """Go to the next (1) or the previous (-1) mark; None where there is none."""
@@ -265,13 +308,7 @@ class TimeTravel:
 
 
 def with_who_looks(picture: Picture, newest: Picture) -> Picture:
-    """What is no part of a moment: whose console this is and what it may do, the audit, and what happened to
-    the request whose timeline is looked at, up to then."""
-    told = newest.timeline
-    if told is not None and told.timeline is not None:
-        began_at = told.timeline.began_at
-        entries = [entry for entry in told.timeline.entries if began_at + entry.at_s <= picture.at]
-        told = dataclasses.replace(told, timeline=structs.replace(told.timeline, entries=entries))
+    """What is no part of a moment: whose console this is and what it may do."""
     return dataclasses.replace(
         picture,
         environment=newest.environment,
@@ -279,6 +316,4 @@ def with_who_looks(picture: Picture, newest: Picture) -> Picture:
         role=newest.role,
         subject=newest.subject,
         embedded=newest.embedded,
-        audit=newest.audit,
-        timeline=told,
     )

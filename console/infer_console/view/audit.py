@@ -24,6 +24,8 @@ def chain_words(audit: AuditPicture | None) -> SafeText:
         return safe("")
     if audit.broken is not None:
         return safe(f"chain BROKEN {audit.broken}", 80)
+    if audit.redacted:
+        return safe("redacted: its chain cannot be checked")
     return safe(f"chain intact from {audit.entries[-1].number} to {audit.entries[0].number}")
 
 

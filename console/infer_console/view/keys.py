@@ -264,6 +264,15 @@ KEYS: tuple[Key, ...] = (
         8,
     ),
     Key(
+        "L",
+        "L",
+        "act('limits')",
+        "limits",
+        "token budget and batch size, live",
+        "act",
+        LISTS,
+    ),
+    Key(
         "F",
         "F",
         "act('fence')",

@@ -12,6 +12,8 @@ from infer_console.view.row import Role
 #: Named so many; the rest is counted.
 MOST_NAMES = 3
 WIDE = 120
+#: How a subject begins that is a process's account, not a name in the file of tokens.
+ACCOUNT = "uid:"
 _CLAIMED = re.compile(r"(.*) \((.*)\)", re.DOTALL)
 
 
@@ -60,7 +62,10 @@ def _subject(each: Attached) -> str:
 
 
 def _name(each: Attached) -> str:
-    """What somebody claims to be is what people know them by; whom the server knows where they claim
-    nothing."""
+    """The name that the server's side gave to who shows a token or a certificate: several people may have
+    come by one account, and it is what the audit says. Of an account on the server's machine, what its user
+    claims to be, which is what people know them by."""
     found = _CLAIMED.fullmatch(each.who)
-    return (found[2] if found is not None else each.who)[:16]
+    if found is None or not found[1].startswith(ACCOUNT):
+        return (found[1] if found is not None else each.who)[:16]
+    return found[2][:16]

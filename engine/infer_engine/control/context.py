@@ -30,6 +30,7 @@ CAPABILITIES = [
     "timeline",
     "history",
     "recorder",
+    "timelines",
     "drain",
     "undrain",
     "fence",

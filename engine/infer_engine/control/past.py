@@ -19,6 +19,8 @@ LONGEST_STEP_S = 600.0
 MOST_UNASKED = 64
 #: Unix seconds beyond which nothing is a moment.
 LAST_AT = 1e11
+#: What a recording may be asked for.
+PARTS = ("all", "timelines")
 #: Recordings that are sent at once.
 MOST_READERS = 4
 
@@ -60,6 +62,15 @@ class Past:
                 f"must not be before from ({from_at:g}), got {to_at:g}.",
                 field="to",
             )
+        parts = request.query_params.get("parts", "all")
+        if parts not in PARTS:
+            raise refuse(
+                400,
+                "invalid_field",
+                "parts does not fit.",
+                f"must be one of {', '.join(PARTS)}, got {echo(parts)}.",
+                field="parts",
+            )
         if self._readers >= MOST_READERS:
             raise Refusal(
                 refuse(
@@ -71,7 +82,7 @@ class Past:
                 retry_after_s=5.0,
             )
         self._readers += 1
-        frames = recorder.recording(from_at, to_at)
+        frames = recorder.recording(from_at, to_at, messages=parts == "all")
 
         async def sent() -> AsyncGenerator[bytes]:
             for frame in frames:

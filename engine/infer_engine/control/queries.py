@@ -41,6 +41,11 @@ HISTORY = (
 RECORDER = (
     Query(name="from", says="the first moment, in Unix seconds", schema={"type": "number"}),
     Query(name="to", says="the last moment", schema={"type": "number"}),
+    Query(
+        name="parts",
+        says="`all`, or the timelines of requests alone",
+        schema={"type": "string", "enum": ["all", "timelines"]},
+    ),
 )
 TOKENS = (_text("requests", "up to 16 ids, comma-separated", required=True),)
 AUDIT = (

@@ -6,6 +6,7 @@ full, the oldest segment goes.
 """
 
 import asyncio
+import heapq
 import logging
 import time
 from collections import deque
@@ -19,7 +20,8 @@ from infer_engine.control.deltas import Deltas, Source
 from infer_engine.control.frames import Detail
 from infer_engine.control.outbox import Chain
 from infer_engine.control.watch_query import Query
-from infer_engine.protocol import PROTOCOL_VERSION, RecorderStatus
+from infer_engine.fleet.timeline import TimelineLog
+from infer_engine.protocol import PROTOCOL_VERSION, RecorderStatus, TimelineAside
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,14 @@ SEGMENT_S = 30.0
 #: Lines are compressed this many bytes at a time; until then they are kept as they are.
 FRAME_BYTES = 256 * 1024
 COMPRESSION_LEVEL = 3
+#: Of the requests that ended, the timelines of so many a second are recorded, of more those that waited
+#: longest; they take that share of the memory at most.
+TIMELINES_PER_S = 32
+TIMELINES_SHARE = 0.25
+#: Of requests that still live, so many are told with a recording; and of those that ended up to so long after
+#: its end.
+MOST_LIVE = 256
+LATER_S = 120.0
 #: After a fault of ours the recording goes on, a little later.
 AFTER_FAULT_S = 5.0
 
@@ -42,13 +52,24 @@ def recorded(replicas: int) -> Query:
 
 
 @dataclass(slots=True)
+class Asides:
+    """Timelines of requests that ended within a segment, as lines of a recording."""
+
+    frames: list[bytes] = field(default_factory=list[bytes])
+    pending: bytearray = field(default_factory=bytearray)
+    bytes: int = 0
+
+
+@dataclass(slots=True)
 class Segment:
     from_at: float
     until_at: float
     #: Zstandard frames of whole lines.
     frames: list[bytes] = field(default_factory=list[bytes])
     pending: bytearray = field(default_factory=bytearray)
+    #: Of ``frames`` and ``pending``.
     bytes: int = 0
+    asides: Asides = field(default_factory=Asides)
 
 
 class Recorder:
@@ -71,6 +92,9 @@ class Recorder:
         self._deltas = Deltas(source, self._query, clock)
         self._segments: deque[Segment] = deque()
         self._bytes = 0
+        self._aside_bytes = 0
+        self._ended = 0
+        self._ticked_s = clock()
         self._segment_began_s = 0.0
         self._compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL)
 
@@ -118,15 +142,55 @@ class Recorder:
             segment.pending += line
             segment.pending += b"\n"
             self._count(segment, len(line) + 1)
+        self._keep_timelines(segment, now_s)
         if len(segment.pending) >= FRAME_BYTES:
             self._compress()
-        while self._bytes > self._max_bytes and len(self._segments) > 1:
-            self._bytes -= self._segments.popleft().bytes
+        while self._bytes + self._aside_bytes > self._max_bytes and len(self._segments) > 1:
+            gone = self._segments.popleft()
+            self._bytes -= gone.bytes
+            self._aside_bytes -= gone.asides.bytes
+
+    def _keep_timelines(self, segment: Segment, now_s: float) -> None:
+        """Of the requests that ended since the last tick."""
+        most = max(1, int(TIMELINES_PER_S * max(0.0, now_s - self._ticked_s)))
+        self._ticked_s = now_s
+        self._ended, logs = self._source.fleet.timelines.ended_since(self._ended)
+        if len(logs) > most:
+            logs = heapq.nlargest(most, logs, key=lambda pair: pair[1].first_token_after_s)
+        for request, log in logs:
+            line = self._timeline(request, log)
+            segment.asides.pending += line
+            segment.asides.bytes += len(line)
+            self._aside_bytes += len(line)
+        if len(segment.asides.pending) >= FRAME_BYTES:
+            self._compress_asides(segment)
+        for oldest in self._segments:
+            if self._aside_bytes <= self._max_bytes * TIMELINES_SHARE:
+                break
+            self._aside_bytes -= oldest.asides.bytes
+            oldest.asides = Asides()
+
+    def _timeline(self, request: str, log: TimelineLog) -> bytes:
+        fleet = self._source.fleet
+        document = log.document(request, fleet.moment, simulated=fleet.is_simulated)
+        return msgspec.json.encode(TimelineAside(timeline=document)) + b"\n"
+
+    def _compress_asides(self, segment: Segment) -> None:
+        asides = segment.asides
+        if asides.pending:
+            frame = bytes(memoryview(self._compressor.compress(bytes(asides.pending))))
+            asides.bytes += len(frame) - len(asides.pending)
+            self._aside_bytes += len(frame) - len(asides.pending)
+            asides.frames.append(frame)
+            asides.pending.clear()
 
     def _compress(self) -> None:
-        if not self._segments or not self._segments[-1].pending:
+        if not self._segments:
             return
         segment = self._segments[-1]
+        self._compress_asides(segment)
+        if not segment.pending:
+            return
         # A copy: what the compressor returns keeps all the room that it might have needed, ten times as much.
         frame = bytes(memoryview(self._compressor.compress(bytes(segment.pending))))
         self._count(segment, len(frame) - len(segment.pending))
@@ -142,20 +206,30 @@ class Recorder:
         return RecorderStatus(
             from_at=self._segments[0].from_at if self._segments else None,
             until_at=self._segments[-1].until_at if self._segments else None,
-            bytes=self._bytes,
+            bytes=self._bytes + self._aside_bytes,
             max_bytes=self._max_bytes,
             hz=self._query.hz,
             detail=[part for part in ("roster", "blocks", "steps") if getattr(detail, part)],
         )
 
-    def recording(self, from_at: float | None, to_at: float | None) -> Generator[bytes]:
+    def recording(
+        self, from_at: float | None, to_at: float | None, *, messages: bool = True
+    ) -> Generator[bytes]:
         """Zstandard frames: a header line, then every segment that has anything of that span, whole, as it is
-        when this is begun. Not a copy: what is dropped meanwhile stays until it was sent."""
+        when this is begun. Not a copy: what is dropped meanwhile stays until it was sent. Then the timelines
+        of requests that lived in that span, those only without ``messages``."""
         self._compress()
         chosen = [
             list(segment.frames)
             for segment in self._segments
-            if (to_at is None or segment.from_at <= to_at)
+            if messages
+            and (to_at is None or segment.from_at <= to_at)
+            and (from_at is None or segment.until_at >= from_at)
+        ]
+        asides = [
+            list(segment.asides.frames)
+            for segment in self._segments
+            if (to_at is None or segment.from_at <= to_at + LATER_S)
             and (from_at is None or segment.until_at >= from_at)
         ]
         header = {
@@ -168,3 +242,8 @@ class Recorder:
         yield self._compressor.compress(msgspec.json.encode(header) + b"\n")
         for frames in chosen:
             yield from frames
+        for frames in asides:
+            yield from frames
+        live = self._source.fleet.timelines.of_live(MOST_LIVE)
+        if lines := b"".join(self._timeline(request, log) for request, log in live):
+            yield self._compressor.compress(lines)

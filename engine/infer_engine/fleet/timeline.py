@@ -179,6 +179,11 @@ class TimelineLog:
             send_s = max(0.0, self.first_byte_s - self.first_token_s)
         return summed(gateway_s, tokenize_s, queue_s, prefill_s, send_s)
 
+    @property
+    def first_token_after_s(self) -> float:
+        """How long it waited and prefilled, as far as that is over."""
+        return self._queue_s + self._prefill_s
+
     def split_so_far(self, now_s: float) -> TtftSplit | None:
         """Of one that waits for its first byte, with its present age: survivors alone flatter. None when it
         does not wait for one, or did not come over HTTP."""

@@ -5,6 +5,7 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from infer_engine.fleet.generation import Generation
 from infer_engine.fleet.ledger import MOST_TOMBSTONES, Ledger
@@ -36,6 +37,8 @@ class Timelines:
     ledger: Ledger
     #: Of finished requests, the oldest first.
     _kept: OrderedDict[str, TimelineLog] = field(default_factory=OrderedDict[str, TimelineLog])
+    #: How many requests ended so far.
+    _ended: int = 0
     _samples: deque[_Sample] = field(default_factory=lambda: deque[_Sample](maxlen=MOST_SPLITS))
     _figures: dict[str | None, TtftSplits] = field(default_factory=dict[str | None, TtftSplits])
     _figures_s: float | None = None
@@ -48,6 +51,15 @@ class Timelines:
         request = self.ledger.live.get(request_id)
         return self._kept.get(request_id) if request is None else request.generation.log
 
+    def ended_since(self, ended: int) -> tuple[int, list[tuple[str, TimelineLog]]]:
+        """Those that ended after the first ``ended`` did, the latest first, as far as they are kept; and how
+        many did by now."""
+        return self._ended, list(islice(reversed(self._kept.items()), max(0, self._ended - ended)))
+
+    def of_live(self, most: int) -> list[tuple[str, TimelineLog]]:
+        """Of requests that have not ended, the oldest first."""
+        return [(request.id, request.generation.log) for request in islice(self.ledger.live.values(), most)]
+
     def first_byte(self, generation: Generation) -> None:
         """The first byte of its answer is on its way. Test traffic has no part in the figures."""
         now_s = self.ledger.clock()
@@ -55,6 +67,7 @@ class Timelines:
             self._samples.append(_Sample(now_s, generation.replica, generation.log.split()))
 
     def _finished(self, request: Tracked) -> None:
+        self._ended += 1
         self._kept[request.id] = request.generation.log
         while len(self._kept) > MOST_TOMBSTONES:
             self._kept.popitem(last=False)

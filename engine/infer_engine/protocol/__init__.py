@@ -5,6 +5,9 @@ Plain msgspec structs, no I/O. Seconds are floats named ``*_s``; wall-clock mome
 Fields may be added, never renamed: an older console ignores what it does not know.
 """
 
+from infer_engine.protocol.asides import Aside as Aside
+from infer_engine.protocol.asides import AuditAside as AuditAside
+from infer_engine.protocol.asides import TimelineAside as TimelineAside
 from infer_engine.protocol.audit import AuditPage as AuditPage
 from infer_engine.protocol.blocks import BlockRun as BlockRun
 from infer_engine.protocol.blocks import Blocks as Blocks

@@ -12,6 +12,7 @@ from infer_console.state.picture import Link, Picture, ReplicaPicture
 from infer_engine.protocol import (
     Cancel,
     CancelWhere,
+    ChangeLimits,
     ChangeTenant,
     Command,
     Drain,
@@ -51,6 +52,7 @@ def replica(
         running=running,
         waiting=len(rows) - running,
         kv=Kv(block_size=16, total=100, used=used, admit_limit=90, batch_limit=65),
+        limits={"token_budget": 512, "max_running": 4},
     )
     return ReplicaPicture(
         status=status, rows={each.id: each for each in rows}, order=tuple(e.id for e in rows)
@@ -66,7 +68,7 @@ PICTURE = Picture(
     replicas={"r0": replica("r0", rows=ROWS), "r1": replica("r1")},
     capabilities=frozenset(
         {"drain", "undrain", "headroom", "inject", "cancel", "cancel_where", "preempt", "fence", "release"}
-        | {"restart", "tenants", "shed", "scale"}
+        | {"restart", "tenants", "shed", "scale", "limits"}
     ),
 )
 
@@ -91,6 +93,7 @@ TARGETS = {
     "release": "r0",
     "restart": "r0",
     "tenant": "t",
+    "limits": "r0",
     "cancel-where": None,
     "shed": None,
     "shed-off": None,
@@ -163,6 +166,11 @@ def test_names_are_unique_and_capitals_act() -> None:
                 revert_after_s=600.0,
                 actor="kim",
             ),
+        ),
+        (
+            "limits",
+            {"token_budget": "256", "revert_after": "10m"},
+            ChangeLimits(limits={"token_budget": 256}, replica="r0", revert_after_s=600.0, actor="kim"),
         ),
         ("tenant", {"tier": "batch"}, ChangeTenant(limits={"tier": "batch"}, actor="kim")),
         ("tenant", {"tier": "any"}, ChangeTenant(limits={"tier": None}, actor="kim")),
@@ -338,6 +346,8 @@ def test_shedding_is_turned_off_by_the_key_that_turned_it_on() -> None:
         ("shed", {}, Undo("shed-off", None, {})),
         ("scale", {"replicas": "7"}, Undo("scale", None, {"replicas": "2"})),
         ("headroom", {"headroom": "50%"}, Undo("headroom", "r0", {"headroom": "10b", "tier": "interactive"})),
+        ("limits", {"max_running": "8"}, Undo("limits", "r0", {"max_running": "4"})),
+        ("limits", {"max_running": "8", "max_long_prefills": "2"}, None),
         ("cancel", {}, None),
         ("restart", {}, None),
     ],
@@ -359,6 +369,8 @@ def test_what_takes_it_back_is_known_before_it_is_done(name: str, given: Given, 
         ("fence", {}, of_state("fenced"), True),
         ("headroom", {"headroom": "10%"}, PICTURE, True),
         ("headroom", {"headroom": "30%"}, PICTURE, False),
+        ("limits", {"max_running": "4"}, PICTURE, True),
+        ("limits", {"max_running": "4", "token_budget": "256"}, PICTURE, False),
         ("scale", {"replicas": "2"}, PICTURE, True),
         ("scale", {"replicas": "3"}, PICTURE, False),
         ("shed", {}, shed(True), True),
@@ -383,6 +395,8 @@ def test_what_is_gone_cannot_be_seen() -> None:
         ("scale", None, {"replicas": "5"}, ""),
         ("headroom", None, {"headroom": "20%"}, "2"),
         ("headroom", "r0", {"headroom": "20%"}, ""),
+        ("limits", None, {"token_budget": "64"}, "2"),
+        ("limits", "r0", {"token_budget": "64"}, ""),
         ("cancel-where", None, {"where": "tenant=a", "expect": "12"}, "12"),
     ],
 )
