@@ -62,6 +62,12 @@ class GpuHealth(Struct, frozen=True, kw_only=True):
     xids: list[int] = []
     #: The driver cannot reach it any more.
     lost: bool = False
+    #: Of a watched server's GPUs, where NVIDIA's exporter is watched too: of all of them together, and of
+    #: their utilisation (0..1) the mean.
+    power_w: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    utilisation: float | None = None
 
 
 class StepMakeup(Struct, frozen=True):
