@@ -34,9 +34,13 @@ class Resolver:
         self._host, self._port, self._timeout_s, self._look_up = host, port, timeout_s, look_up
         self._asked: threading.Thread | None = None
 
+    @property
+    def busy(self) -> bool:
+        return self._asked is not None and self._asked.is_alive()
+
     async def addresses(self) -> list[str]:
         """Raise UnresolvedError."""
-        if self._asked is not None and self._asked.is_alive():
+        if self.busy:
             raise UnresolvedError(f"{self._host}: the resolver still does not answer")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[str]] = loop.create_future()
