@@ -181,16 +181,3 @@ def _label(host: str) -> str:
     except ValueError:
         return host.partition(".")[0]
     return host
-
-
-def upstream_words(url: str) -> list[str]:
-    """``--upstream URL`` for each server that this URL names; none where it names none that could be one."""
-    try:
-        servers = parse_watched(url)
-    except ValueError:
-        return []
-    return [
-        f"--upstream {each.kind}+{'https' if each.tls else 'http'}://{each.netloc}"
-        for each in servers
-        if each.kind != "dcgm"
-    ]

@@ -154,6 +154,8 @@ class Replica(Struct, frozen=True, kw_only=True):
     gpu_trouble: str | None = None
     #: The product, where it is not ours but a server that is only watched, such as vLLM.
     foreign: str | None = None
+    #: Where it is only watched: that server's URL as ``serve --upstream`` takes it.
+    watched_url: str | None = None
 
 
 class LiveLimits(Struct, frozen=True, kw_only=True):

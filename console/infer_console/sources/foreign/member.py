@@ -145,6 +145,11 @@ class Member:
             return f"{trouble.problem.title}: {trouble.problem.detail}"
         return "it has not answered yet" if trouble is None else str(trouble)
 
+    @property
+    def url(self) -> str:
+        """As ``serve --upstream`` takes it."""
+        return f"{self.server.kind}+{self.server.base_url(self.address)}"
+
     def row_name(self, engine: str) -> str:
         if self.name is None:
             return engine
@@ -155,8 +160,12 @@ class Member:
         """Its rows. Of one that does not answer: what it is, and no figures."""
         if self.status is None:
             state = "starting" if self.trouble is None else "failed"
-            return [Replica(id=self.name or "e0", state=state, error=self.why_not)]
-        rows = [msgspec.structs.replace(each, id=self.row_name(each.id)) for each in self.status.replicas]
+            name = self.name or "e0"
+            return [Replica(id=name, state=state, error=self.why_not, watched_url=self.url)]
+        rows = [
+            msgspec.structs.replace(each, id=self.row_name(each.id), watched_url=self.url)
+            for each in self.status.replicas
+        ]
         if self.trouble is None:
             return rows
         return [
@@ -168,6 +177,7 @@ class Member:
                 max_running=row.max_running,
                 incarnation=row.incarnation,
                 foreign=row.foreign,
+                watched_url=row.watched_url,
             )
             for row in rows
         ]

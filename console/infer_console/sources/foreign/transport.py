@@ -28,7 +28,6 @@ from infer_console.connect import Target
 from infer_console.sources.failures import NotUnderstoodError, RefusedError
 from infer_console.sources.foreign.fleet import WatchedFleet
 from infer_console.sources.routes import PREFIX
-from infer_console.watched import upstream_words
 
 #: What this console makes of servers that it can only watch.
 CAPABILITIES = ("watch", "watched", "estimates")
@@ -41,7 +40,7 @@ class ForeignTransport(httpx2.AsyncBaseTransport):
     """Owns the connections to the servers. ``to_server`` makes those of one."""
 
     def __init__(self, target: Target, to_server: Callable[[], httpx2.AsyncBaseTransport]) -> None:
-        self._url, self._pace = target.url, target.pace
+        self._pace = target.pace
         self._fleet = WatchedFleet(target.watched, target.token, to_server, target.pace)
         self._epoch = f"foreign-{time.time_ns():x}"
 
@@ -115,13 +114,14 @@ class ForeignTransport(httpx2.AsyncBaseTransport):
         status = await self._fleet.look()
         rows = self._fleet.rows
         if not rows:
-            words = " ".join(upstream_words(self._url))
+            urls = [replica.watched_url for replica in status.replicas if replica.watched_url]
+            words = " ".join(f"--upstream {url}" for url in dict.fromkeys(urls))
             raise RefusedError(
                 Problem(
                     status=501,
                     code="watched_only",
                     title=f"{status.replicas[0].foreign or 'This server'} does not tell its requests",
-                    detail=f"infer-console serve {words} knows them" if words else "",
+                    detail=f"our gateway in front of it knows them: infer-console serve {words}",
                 )
             )
         return Requests(requests=[row for id, each in rows.items() if replica in (None, id) for row in each])
