@@ -72,7 +72,7 @@ def _audit(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
     known = len(entries) if told else None
     rows = [rule(width, "AUDIT", count(known), chain_words(audit), _focused(look, "audit"))]
     if is_watched(picture):
-        rows += fleet_needs("has no audit: nothing can be done to it from here", picture, width)
+        rows += fleet_needs("a server that is only watched has no audit", picture, width)
     elif audit is None:
         rows.append(Line(width).put(" asking for it", "dim").row())
     elif audit.broken is not None:
@@ -81,7 +81,7 @@ def _audit(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
         )
     if audit is not None and audit.trouble and not is_watched(picture):
         rows.append(Line(width).put(" ").put(safe(audit.trouble, 200), "warn").row())
-    elif audit is not None and not audit.entries:
+    elif audit is not None and not audit.entries and not is_watched(picture):
         rows.append(Line(width).put(" nothing was done yet", "dim").row())
     cursor = follow(picture, look, "doctor", "audit")
     for index in window(len(entries), height - len(rows), cursor.index):

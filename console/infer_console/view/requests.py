@@ -17,7 +17,7 @@ from infer_console.view.queue import reason_word
 from infer_console.view.roster import phase_cell, tier_cell
 from infer_console.view.row import Line, Role, Row
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
-from infer_console.view.watched import fleet_needs, is_watched, tells_requests
+from infer_console.view.watched import fleet_needs, is_watched, products, tells_requests
 
 LEAD = 2
 _ENDINGS: dict[str, Role] = {"stop": "ok", "length": "ok", "cancelled": "warn", "error": "crit"}
@@ -173,7 +173,7 @@ def request_table(picture: Picture, look: Look, width: int, height: int) -> list
         above, below = shown.start, len(items) - shown.stop
         rows.append(Line(width).put(safe(f"   … {count(above)} above, {count(below)} below"), "dim").row())
     elif not items and is_watched(picture) and not tells_requests(picture):
-        rows += fleet_needs("does not tell its requests", picture, width)
+        rows += fleet_needs(f"{products(picture)} does not tell its requests", picture, width)
     elif not items:
         rows.append(Line(width).put(_nobody(picture, look), "dim").row())
     return [*rows[: max(1, height - len(foot))], *foot][:height]

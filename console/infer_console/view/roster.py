@@ -15,7 +15,6 @@ from infer_console.view.table import Cell, Column, fit_columns, head_row, item_r
 from infer_console.view.watched import TELL_REQUESTS, needs_rows
 
 LEAD = 2
-#: Servers that are not ours and tell what is in their batch all the same.
 
 
 def phase_cell(row: RequestRow) -> Cell:

@@ -38,7 +38,7 @@ def streams_screen(
     body = height - len(rows) - 1
     selected = look.cursor("streams", "panels").id
     if is_watched(picture):
-        rows += fleet_needs("tells nobody's tokens", picture, width)
+        rows += fleet_needs("a server that is only watched tells no tokens", picture, width)
         return whole([], rows, [bottom_row(picture, look, "streams", width, now, notice)], width, height)
     rows += stream_rows(picture, shown, selected, width, body, revealed)
     return whole([], rows, [bottom_row(picture, look, "streams", width, now, notice)], width, height)

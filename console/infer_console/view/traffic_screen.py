@@ -29,7 +29,10 @@ def traffic_screen(
         return whole(top, start_rows(picture, width, height - 2), bottom, width, height)
     top.append(vital_row(fleet_vitals(picture), width))
     if is_watched(picture):
-        rows = [rule(width, "TEST TRAFFIC"), *fleet_needs("takes no test traffic from here", picture, width)]
+        rows = [
+            rule(width, "TEST TRAFFIC"),
+            *fleet_needs("a server that is only watched takes no test traffic", picture, width),
+        ]
         rows += history_section(picture, width, min(max(0, height - 3 - len(rows)), _MOST_CURVES + 2))
         return whole(top, rows, bottom, width, height)
     traffic = picture.fleet.traffic

@@ -39,7 +39,7 @@ def needs_rows(what: str, replicas: list[ReplicaPicture], width: int, indent: in
     room = max(8, width - indent - 1)
     rows = [
         Line(width).to(indent).put(safe(piece), "dim").row()
-        for piece in textwrap.wrap(f"{what}; our gateway in front of it knows:", room)
+        for piece in textwrap.wrap(f"{what}; with our gateway in front of it there is:", room)
     ]
     command = textwrap.wrap(upstream_command(replicas), max(8, room - 2), break_on_hyphens=False)
     return rows + [Line(width).to(indent + 2).put(safe(piece), "accent").row() for piece in command[:4]]
@@ -47,4 +47,4 @@ def needs_rows(what: str, replicas: list[ReplicaPicture], width: int, indent: in
 
 def fleet_needs(what: str, picture: Picture, width: int) -> list[Row]:
     """The same for a screen of the whole fleet."""
-    return needs_rows(f"{products(picture)} {what}", list(picture.replicas.values()), width)
+    return needs_rows(what, list(picture.replicas.values()), width)

@@ -62,8 +62,10 @@ def read_gpus(page: Page) -> list[Gpu]:
 
 def _gpu(page: Page, key: tuple[str, str], labels: Labels) -> Gpu:
     def value(*names: str) -> float | None:
-        # A GPU that is cut up tells most fields for each of its parts again.
-        return page.value(names, lambda of: (of.get("gpu", ""), of.get("UUID", "")) == key, highest=True)
+        # Counters have no _total in their names there, and the parser adds what it misses. A GPU that is cut
+        # up tells most fields for each of its parts again.
+        both = [each for name in names for each in (name, f"{name}_total")]
+        return page.value(both, lambda of: (of.get("gpu", ""), of.get("UUID", "")) == key, highest=True)
 
     used, free = value("DCGM_FI_DEV_FB_USED"), value("DCGM_FI_DEV_FB_FREE")
     busy, reasons = value("DCGM_FI_DEV_GPU_UTIL"), value(*REASONS)

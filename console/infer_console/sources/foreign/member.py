@@ -203,4 +203,4 @@ class Member:
 
 def _renamed(rows: Iterable[RequestRow], member: str, row: str) -> Iterable[RequestRow]:
     for each in rows:
-        yield msgspec.structs.replace(each, id=f"{member}/{each.id}", replica=row)
+        yield msgspec.structs.replace(each, id=f"{each.id}@{member}", replica=row)

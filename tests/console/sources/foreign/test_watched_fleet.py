@@ -75,7 +75,7 @@ def test_requests_of_two_servers_are_told_apart() -> None:
     with foreign_server(llamacpp_pages("busy")) as one, foreign_server(llamacpp_pages("busy")) as other:
         found = asyncio.run(listed(f"llamacpp+{one.url},{other.url.removeprefix('http://')}"))
     assert len(found) == len(set(found)) == 8
-    assert all(id.startswith(f"{replica}/task-") for id, replica in found)
+    assert all(id.startswith("task-") and id.endswith(f"@{replica}") for id, replica in found)
 
 
 def test_one_that_dies_is_its_own_affair_and_is_found_again() -> None:
