@@ -11,15 +11,14 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 from urllib.parse import SplitResult, urlsplit
 
-from infer_engine.foreign.kind import ForeignKind
 from infer_engine.settings import default_control_socket
 
 from infer_console.contexts import ContextsError, find_context, read_contexts
 from infer_console.contexts import contexts_path as contexts_path
 from infer_console.credentials import CredentialError, read_token, token_of_environment
+from infer_console.watched import DEFAULT_PACE, Pace, Watched, is_watched, joined, parse_watched
 
 #: A socket path longer than this cannot be bound or reached (``sun_path`` is 108 bytes, one of them the NUL).
 MAX_SOCKET_PATH_BYTES = 107
@@ -28,19 +27,13 @@ EMBEDDED_PREFIX = "infer-console-"
 EMBEDDED_SOCKETS = f"{EMBEDDED_PREFIX}*/control.sock"
 PROBE_TIMEOUT_S = 1.0
 
-#: Servers that are not ours, watched through what they tell of themselves.
-FOREIGN_SCHEMES = frozenset(
-    f"{kind}+{scheme}" for kind in ("vllm", "sglang", "llamacpp", "auto") for scheme in ("http", "https")
-)
-#: Schemes that are understood, but for which there is no source yet.
-PLANNED_SCHEMES = frozenset({"dns+vllm", "dns+sglang", "dns+llamacpp"})
-
 HELP = """\
 nothing to connect to. Give one of:
   infer-console --connect unix:///run/user/1000/infer-console/default.sock   an engine server on this machine
   infer-console --connect ssh://host                                         one that you can reach by ssh
   infer-console --connect https://host:9000                                  one that listens on TCP
   infer-console --connect vllm+http://host:8000                              vLLM (sglang+, llamacpp+, auto+)
+  infer-console --connect vllm+http://a:8000,b:8000                          several as one fleet
   INFER_CONSOLE_CONNECT=URL infer-console                                    the same, from the environment
   a context in {contexts}
 or install the engine, and infer-console starts one itself:
@@ -69,17 +62,27 @@ class Target:
     ca_file: str | None = None
     #: The machine to go to by ssh, None where that is not asked for.
     ssh: "SshHost | None" = None
-    #: Whose server it is, None for ours.
-    foreign: ForeignKind | None = None
+    #: Servers that are not ours, as one fleet; empty for one of ours.
+    watched: tuple[Watched, ...] = ()
+    pace: Pace = field(default_factory=lambda: DEFAULT_PACE)
     #: Who named it, for error messages.
     source: str = "--connect"
 
     @property
     def base_url(self) -> str:
         """What HTTP requests are addressed to; over a unix socket the host is only a header."""
-        if self.foreign is not None:
-            return self.url.partition("+")[2]
+        if self.watched:
+            return self.watched[0].base_url()
         return "http://localhost" if self.socket is not None or self.ssh is not None else self.url
+
+    @property
+    def base_urls(self) -> list[str]:
+        """Wherever requests go."""
+        return [each.base_url() for each in self.watched] or [self.base_url]
+
+    @property
+    def tls(self) -> bool:
+        return any(url.startswith("https:") for url in self.base_urls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,12 @@ def engine_installed() -> bool:
 def parse_url(url: str, source: str = "--connect") -> Target:
     """Raise ConnectError naming ``source``, the URL and what is allowed."""
     given = url.strip()
+    if is_watched(given):
+        try:
+            servers = parse_watched(given)
+        except ValueError as error:
+            raise ConnectError(f"{source}: {error}") from error
+        return Target(url=joined(servers), watched=servers, source=source)
     try:
         parts = urlsplit(given)
     except ValueError as error:  # brackets that do not fit
@@ -113,7 +122,7 @@ def parse_url(url: str, source: str = "--connect") -> Target:
     scheme = parts.scheme.lower()
     if scheme == "unix":
         return _unix_target(given, parts.netloc, parts.path, source)
-    if scheme in ("http", "https") or scheme in FOREIGN_SCHEMES:
+    if scheme in ("http", "https"):
         try:
             port = parts.port
         except ValueError as error:
@@ -123,9 +132,8 @@ def parse_url(url: str, source: str = "--connect") -> Target:
         if parts.username is not None:
             raise ConnectError(f"{source}: a URL is no place for a secret; use the server's token file")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        foreign = cast(ForeignKind, scheme.partition("+")[0]) if "+" in scheme else None
         url = f"{scheme}://{host}{'' if port is None else f':{port}'}"
-        return Target(url=url, foreign=foreign, source=source)
+        return Target(url=url, source=source)
     if scheme == "ssh":
         return _ssh_target(given, parts, source)
     if scheme in ("mqtt", "mqtts"):
@@ -133,13 +141,9 @@ def parse_url(url: str, source: str = "--connect") -> Target:
             f"{source}: a broker is no server to connect to; infer-console discover {scheme}://… lists the "
             "fleets that it knows of, and what to connect to"
         )
-    if scheme in PLANNED_SCHEMES:
-        raise ConnectError(
-            f"{source}: {scheme}:// is not supported yet; use unix:///path, http(s)://HOST:PORT, ssh://HOST"
-            " or vllm+http://HOST:PORT"
-        )
     raise ConnectError(
-        f"{source}: {given!r} is not a URL of the form unix:///path or http(s)://HOST:PORT or ssh://HOST"
+        f"{source}: {given!r} is not a URL of the form unix:///path or http(s)://HOST:PORT or ssh://HOST,"
+        " nor of a server to be watched, such as vllm+http://HOST:PORT or dns+vllm://NAME:PORT"
     )
 
 
@@ -300,7 +304,7 @@ def _with_environment(target: Target, environ: Mapping[str, str]) -> Target:
 def _with_token(target: Target, token: str | None) -> Target:
     if token is None:
         return target
-    if target.base_url.startswith("http://") and not _is_loopback(target.base_url):
+    if any(url.startswith("http://") and not _is_loopback(url) for url in target.base_urls):
         raise ConnectError(
             f"{target.source}: a token is not sent in the clear to another machine; "
             f"use https:// or ssh://, not {target.url}"

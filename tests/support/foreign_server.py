@@ -40,19 +40,24 @@ class ForeignServer:
     statuses: dict[str, int] = field(default_factory=dict[str, int])
     url: str = ""
     asked: list[str] = field(default_factory=list[str])
+    #: What it was called by those who asked.
+    hosts: set[str | None] = field(default_factory=set[str | None])
     keys: set[str | None] = field(default_factory=set[str | None])
     #: While it is clear nothing is answered.
     answering: threading.Event = field(default_factory=threading.Event)
 
 
 @contextmanager
-def foreign_server(pages: dict[str, bytes], port: int = 0) -> Generator[ForeignServer]:
+def foreign_server(
+    pages: dict[str, bytes], port: int = 0, host: str = "127.0.0.1"
+) -> Generator[ForeignServer]:
     server = ForeignServer(pages)
     server.answering.set()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             server.asked.append(f"GET {self.path}")
+            server.hosts.add(self.headers.get("host"))
             server.keys.add(self.headers.get("authorization"))
             server.answering.wait(30)
             status = server.statuses.get(self.path, 200 if self.path in server.pages else 404)
@@ -72,7 +77,7 @@ def foreign_server(pages: dict[str, bytes], port: int = 0) -> Generator[ForeignS
         def log_message(self, format: str, *args: object) -> None:
             return
 
-    http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    http = ThreadingHTTPServer((host, port), Handler)
     http.daemon_threads = True
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -41,7 +41,13 @@ from infer_engine.protocol import (
 
 from infer_console.connect import Target
 from infer_console.credentials import LEASE_VARIABLE
-from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
+from infer_console.sources.failures import (
+    CONNECT_TIMEOUT_S,
+    NotUnderstoodError,
+    RefusedError,
+    UnreachableError,
+    why,
+)
 from infer_console.sources.routes import (
     PREFIX,
     command_route,
@@ -54,7 +60,6 @@ from infer_console.sources.routes import (
 HEARTBEAT_S = 2.0
 #: A stream that is silent for three heartbeats is broken.
 SILENCE_S = 3 * HEARTBEAT_S
-CONNECT_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 15.0
 #: How often a command is sent whose answer did not come, and how long after the last time.
 MOST_ATTEMPTS = 3
@@ -232,7 +237,7 @@ class EngineClient:
                 async for chunk in response.aiter_bytes():
                     yield chunk
         except httpx2.HTTPError as error:
-            raise UnreachableError(self.target.url, _why(error)) from error
+            raise UnreachableError(self.target.url, why(error)) from error
 
     @asynccontextmanager
     async def tokens(
@@ -258,7 +263,7 @@ class EngineClient:
         except httpx2.ReadTimeout as error:
             raise UnreachableError(self.target.url, f"silent for {SILENCE_S:g} s") from error
         except httpx2.HTTPError as error:
-            raise UnreachableError(self.target.url, _why(error)) from error
+            raise UnreachableError(self.target.url, why(error)) from error
 
     async def _get(self, path: str, answer: type[T], **params: str | None) -> T:
         given = {name: value for name, value in params.items() if value is not None}
@@ -273,7 +278,7 @@ class EngineClient:
                 await response.aclose()
         except httpx2.HTTPError as error:
             sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
-            raise UnreachableError(self.target.url, _why(error), sent=sent) from error
+            raise UnreachableError(self.target.url, why(error), sent=sent) from error
         if response.status_code >= 300:
             raise RefusedError(_problem(response, body))
         try:
@@ -293,11 +298,16 @@ class EngineClient:
 
 
 def _transport(target: Target) -> httpx2.AsyncBaseTransport:
-    if target.foreign is not None:
+    if target.watched:
         # Imported late: most consoles watch servers of ours.
         from infer_console.sources.foreign.transport import ForeignTransport
 
-        return ForeignTransport(target, httpx2.AsyncHTTPTransport(verify=_trusted(target), trust_env=False))
+        trusted = _trusted(target) if target.tls else False
+
+        def to_server() -> httpx2.AsyncBaseTransport:
+            return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False)
+
+        return ForeignTransport(target, to_server)
     if target.ssh is not None:
         # Imported late: most consoles never start a process for this.
         from infer_console.sources.ssh import SshTransport
@@ -311,7 +321,7 @@ def _transport(target: Target) -> httpx2.AsyncBaseTransport:
 
 def _trusted(target: Target) -> ssl.SSLContext | bool:
     """What vouches for an ``https://`` server."""
-    if not target.base_url.startswith("https:"):
+    if not target.tls:
         return True
     try:
         context = ssl.create_default_context(cafile=target.ca_file)
@@ -383,16 +393,3 @@ def _is_gateway_error(body: bytes) -> bool:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return False
     return True
-
-
-def _why(error: httpx2.HTTPError) -> str:
-    match error:
-        case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
-            return f"no connection within {CONNECT_TIMEOUT_S:g} s"
-        case httpx2.ConnectError():
-            cause: Any = error.__cause__ or error.__context__
-            return f"cannot connect ({cause or error})"
-        case httpx2.TimeoutException():
-            return "no answer in time"
-        case _:
-            return f"the connection broke ({str(error) or type(error).__name__})"

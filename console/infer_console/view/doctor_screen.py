@@ -12,6 +12,7 @@ from infer_console.view.look import Look, Pane, Size
 from infer_console.view.order import follow
 from infer_console.view.row import Line, Row
 from infer_console.view.vital import fleet_vitals, vital_row
+from infer_console.view.watched import fleet_needs, is_watched
 
 
 def doctor_screen(
@@ -70,15 +71,17 @@ def _audit(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
     told = audit is not None and (bool(audit.entries) or not audit.trouble)
     known = len(entries) if told else None
     rows = [rule(width, "AUDIT", count(known), chain_words(audit), _focused(look, "audit"))]
-    if audit is None:
+    if is_watched(picture):
+        rows += fleet_needs("a server that is only watched has no audit", picture, width)
+    elif audit is None:
         rows.append(Line(width).put(" asking for it", "dim").row())
     elif audit.broken is not None:
         rows.append(
             Line(width).put(" ▲ the chain is broken ", "crit").put(safe(audit.broken, 200), "crit").row()
         )
-    if audit is not None and audit.trouble:
+    if audit is not None and audit.trouble and not is_watched(picture):
         rows.append(Line(width).put(" ").put(safe(audit.trouble, 200), "warn").row())
-    elif audit is not None and not audit.entries:
+    elif audit is not None and not audit.entries and not is_watched(picture):
         rows.append(Line(width).put(" nothing was done yet", "dim").row())
     cursor = follow(picture, look, "doctor", "audit")
     for index in window(len(entries), height - len(rows), cursor.index):

@@ -1,6 +1,6 @@
 """A replica's KV pool, last step and queue head in words and numbers."""
 
-from infer_engine.protocol import RequestRow
+from infer_engine.protocol import GpuHealth, RequestRow
 
 from infer_console.state.picture import ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
@@ -104,6 +104,17 @@ def _floor_words(replica: ReplicaPicture) -> SafeText:
     return safe(f"decode floor {floor:.1f}ms = {parts} ")
 
 
+def _usage(line: Line, gpu: GpuHealth) -> None:
+    """What NVIDIA's exporter tells and NVML is not asked for."""
+    if gpu.power_w is not None:
+        line.put("  ").put(safe(f"{gpu.power_w:.0f}W"))
+    if gpu.memory_used_bytes is not None:
+        total = f"/{size(gpu.memory_total_bytes)}" if gpu.memory_total_bytes is not None else ""
+        line.put("  mem ", "dim").put(safe(f"{size(gpu.memory_used_bytes)}{total}"))
+    if gpu.utilisation is not None:
+        line.put("  busy ", "dim").put(safe(f"{percent(gpu.utilisation)}%"))
+
+
 def device_row(replica: ReplicaPicture, width: int) -> Row:
     """The GPU's health, or that nobody tells of it; and what runs here."""
     status, gpu = replica.status, replica.status.gpu
@@ -111,7 +122,10 @@ def device_row(replica: ReplicaPicture, width: int) -> Row:
     if status.gpu_trouble:
         line.put("BAD ", "crit").put(safe(status.gpu_trouble, 60), "crit").put("  ")
     if gpu is None:
-        simulated = "none: simulated" if status.simulated else "health not told (no NVML)"
+        untold = "health not told (no NVML)"
+        if status.watched_url is not None:
+            untold = "health not told; DCGM's exporter tells it: --connect …,dcgm+http://HOST:9400"
+        simulated = "none: simulated" if status.simulated else untold
         line.put(simulated if not status.gpu_trouble else "", "dim")
     else:
         if not status.gpu_trouble:
@@ -119,6 +133,7 @@ def device_row(replica: ReplicaPicture, width: int) -> Row:
         hot = gpu.temperature_c is not None and gpu.slowdown_c is not None
         hot = hot and (gpu.temperature_c or 0) >= (gpu.slowdown_c or 0) - _NEAR_SLOWDOWN_C
         line.put(safe(f"{count(gpu.temperature_c)}°C"), "warn" if hot else "text")
+        _usage(line, gpu)
         errors = gpu.uncorrectable_errors
         line.put("  ecc ", "dim").put(count(errors), "crit" if errors else "text")
         xids = " ".join(str(xid) for xid in gpu.xids[-4:])

@@ -140,6 +140,15 @@ def _hits(item: Item) -> Cell:
     return _number(percent(item.status.prefix_hit_ratio))
 
 
+def _gpu(item: Item) -> Cell:
+    """The hottest GPU under it, and how busy they are; ``!`` and in red where they are not to be trusted."""
+    gpu = item.status.gpu
+    if gpu is None:
+        return Cell(UNKNOWN, "dim")
+    words = f"{count(gpu.temperature_c)}° {percent(gpu.utilisation)}%"
+    return Cell(safe(f"{words}!"), "crit") if item.status.gpu_trouble else Cell(safe(words))
+
+
 def _latencies(slo: Slo) -> list[Column[Item]]:
     def ttft99(item: Item) -> Cell:
         value = item.status.ttft_s.p99
@@ -163,7 +172,12 @@ def _head(head: SafeText | LiteralString, target: float | None) -> SafeText:
 
 
 def columns(
-    kv: Kv | None, with_hits: bool, id_width: int, slo: Slo | None = None, narrow: bool = False
+    kv: Kv | None,
+    with_hits: bool,
+    id_width: int,
+    slo: Slo | None = None,
+    narrow: bool = False,
+    with_gpus: bool = False,
 ) -> list[Column[Item]]:
     """``kv`` gives the percentages above the marks; None where the replicas' marks differ. ``narrow`` is for
     terminals of about 80 columns."""
@@ -201,6 +215,8 @@ def columns(
         *_latencies(slo or Slo()),
         Column("PRE" if narrow else "PRE/m", 3 if narrow else 5, _preemptions, need=6, key="preemptions"),
     ]
+    if with_gpus:
+        made.append(Column("GPU", 9, _gpu, need=5, key="gpu"))
     if with_hits:
         made.append(Column("HIT%", 4, _hits, need=11, key="hits"))
     return made
@@ -243,8 +259,18 @@ def replica_table(picture: Picture, look: Look, width: int, height: int) -> list
         return []
     replicas = fleet_order(picture, look)
     with_hits = any(replica.status.prefix_hit_ratio is not None for replica in replicas)
-    id_width = min(16, max((len(replica.status.id) for replica in replicas), default=2))
-    made = columns(_common_kv(replicas), with_hits, id_width, targets(picture), narrow=width < NARROW)
+    # What DCGM's exporter tells; of our own replicas NVML is asked for trouble alone.
+    with_gpus = any(replica.status.gpu and replica.status.gpu.utilisation is not None for replica in replicas)
+    named = any(replica.status.watched_url for replica in replicas) and width >= NARROW
+    id_width = min(22 if named else 16, max((len(replica.status.id) for replica in replicas), default=2))
+    made = columns(
+        _common_kv(replicas),
+        with_hits,
+        id_width,
+        targets(picture),
+        narrow=width < NARROW,
+        with_gpus=with_gpus,
+    )
     fitted = fit_columns(wanted(made, look.columns.get("replicas")), width - LEAD)
     rows = [_filter_rule(picture, look, len(replicas), width)] if look.filter else []
     rows.append(head_row(fitted, width, LEAD, look.fleet_sort))

@@ -17,6 +17,7 @@ from infer_console.view.queue import reason_word
 from infer_console.view.roster import phase_cell, tier_cell
 from infer_console.view.row import Line, Role, Row
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
+from infer_console.view.watched import fleet_needs, is_watched, products, tells_requests
 
 LEAD = 2
 _ENDINGS: dict[str, Role] = {"stop": "ok", "length": "ok", "cancelled": "warn", "error": "crit"}
@@ -171,6 +172,8 @@ def request_table(picture: Picture, look: Look, width: int, height: int) -> list
     if len(shown) < len(items):
         above, below = shown.start, len(items) - shown.stop
         rows.append(Line(width).put(safe(f"   … {count(above)} above, {count(below)} below"), "dim").row())
+    elif not items and is_watched(picture) and not tells_requests(picture):
+        rows += fleet_needs(f"{products(picture)} does not tell its requests", picture, width)
     elif not items:
         rows.append(Line(width).put(_nobody(picture, look), "dim").row())
     return [*rows[: max(1, height - len(foot))], *foot][:height]
@@ -198,10 +201,14 @@ def _foot(picture: Picture, look: Look, width: int) -> list[Row]:
         more = ", ".join(f"{count(number)} {state}" for state, number in listing.omitted.items() if number)
         text = f" … more than {count(len(listing.rows))}: the oldest are listed, not {more}"
         rows.append(Line(width).put(safe(text), "warn").row())
-    if listing is None and any(replica.status.running for replica in picture.replicas.values()):
+    if (
+        listing is None
+        and not is_watched(picture)
+        and any(replica.status.running for replica in picture.replicas.values())
+    ):
         text = " only requests of replicas whose roster is known"
         rows.append(Line(width).put(text, "dim").row())
-    if picture.listing_message:
+    if picture.listing_message and not is_watched(picture):
         old = f" (as of {age(picture.at - listing.at)} ago)" if listing is not None else ""
         rows.append(Line(width).put(safe(f" no list: {picture.listing_message}{old}", 200), "crit").row())
     trouble = compiled(look.filter).trouble if look.filter else ""

@@ -12,10 +12,9 @@ from infer_console.view.order import roster, unfiltered
 from infer_console.view.owners import OwnerMark
 from infer_console.view.row import Line, Row
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
+from infer_console.view.watched import TELL_REQUESTS, needs_rows
 
 LEAD = 2
-#: Servers that are not ours and tell what is in their batch all the same.
-TELL_SLOTS = frozenset({"llama.cpp"})
 
 
 def phase_cell(row: RequestRow) -> Cell:
@@ -130,16 +129,21 @@ def roster_section(replica: ReplicaPicture, look: Look, width: int, height: int)
     if len(shown) < len(rows):
         made.append(Line(width).put(safe(f"   … {len(rows) - len(shown)} more running"), "dim").row())
     elif not rows:
-        made.append(Line(width).put(_nobody(replica, look), "dim").row())
+        made += _nobody(replica, look, width)
     return made[:height]
 
 
-def _nobody(replica: ReplicaPicture, look: Look) -> SafeText:
+def _nobody(replica: ReplicaPicture, look: Look, width: int) -> list[Row]:
+    status = replica.status
+    if status.watched_url and status.foreign not in TELL_REQUESTS and not look.filter:
+        product = safe(status.foreign or "this server", 24)
+        return needs_rows(f"{product} does not tell its requests", [replica], width, LEAD)
+    return [Line(width).put(_why_nobody(replica, look), "dim").row()]
+
+
+def _why_nobody(replica: ReplicaPicture, look: Look) -> SafeText:
     if look.filter:
         return safe(f"   nobody in the batch matches “{look.filter}”", 100)
-    foreign = replica.status.foreign
-    if foreign is not None and foreign not in TELL_SLOTS:
-        return safe(f"   {safe(foreign, 24)} does not tell its requests: it can only be watched")
     if replica.status.running:
         return safe("   the batch is not known yet")
     return safe("   the batch is empty")

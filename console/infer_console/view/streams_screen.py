@@ -9,6 +9,7 @@ from infer_console.view.look import Look, Size
 from infer_console.view.row import Line, Row
 from infer_console.view.streams import stream_rows
 from infer_console.view.token_flow import SIGNS
+from infer_console.view.watched import fleet_needs, is_watched
 
 #: From this height on what the signs mean has a row.
 WITH_SIGNS = 16
@@ -36,6 +37,9 @@ def streams_screen(
         rows.append(Line(width).put(safe(f" no tokens: {picture.streams_message}", 200), "crit").row())
     body = height - len(rows) - 1
     selected = look.cursor("streams", "panels").id
+    if is_watched(picture):
+        rows += fleet_needs("a server that is only watched tells no tokens", picture, width)
+        return whole([], rows, [bottom_row(picture, look, "streams", width, now, notice)], width, height)
     rows += stream_rows(picture, shown, selected, width, body, revealed)
     return whole([], rows, [bottom_row(picture, look, "streams", width, now, notice)], width, height)
 

@@ -5,10 +5,12 @@ from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.banner import banner
 from infer_console.view.frame import bottom_row, start_rows, whole
 from infer_console.view.history import history_section
+from infer_console.view.layout import rule
 from infer_console.view.look import Look, Size
 from infer_console.view.row import Row, beside
 from infer_console.view.traffic_rows import effect_section, profile_rows, rails_section, sent_section
 from infer_console.view.vital import fleet_vitals, vital_row
+from infer_console.view.watched import fleet_needs, is_watched
 
 #: From this width on, effect and guard rails stand beside each other.
 TWO_FROM = 160
@@ -26,6 +28,13 @@ def traffic_screen(
     if picture.totals is None or picture.fleet is None:
         return whole(top, start_rows(picture, width, height - 2), bottom, width, height)
     top.append(vital_row(fleet_vitals(picture), width))
+    if is_watched(picture):
+        rows = [
+            rule(width, "TEST TRAFFIC"),
+            *fleet_needs("a server that is only watched takes no test traffic", picture, width),
+        ]
+        rows += history_section(picture, width, min(max(0, height - 3 - len(rows)), _MOST_CURVES + 2))
+        return whole(top, rows, bottom, width, height)
     traffic = picture.fleet.traffic
     body = sent_section(picture, traffic, width, now)
     if traffic.profile is None:

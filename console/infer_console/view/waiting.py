@@ -11,6 +11,7 @@ from infer_console.view.gauge import bar
 from infer_console.view.layout import rule
 from infer_console.view.row import Line, Row, Shown
 from infer_console.view.traffic import traffic_short
+from infer_console.view.watched import is_watched
 
 #: What each waiting reason means, in words.
 REASONS: dict[str, Shown] = {
@@ -49,6 +50,16 @@ def seen_traffic(picture: Picture) -> bool:
     return any(event.kind in ("admit", "finish", "reject") for event in picture.events)
 
 
+def _watched_rows(picture: Picture, width: int, height: int) -> list[Row]:
+    """Nothing happens at a server that is only watched; it takes no test traffic from here."""
+    urls = [each.status.watched_url for each in picture.replicas.values() if each.status.watched_url]
+    rows = [Line(width).put(" no traffic yet", "strong").put(": it shows when somebody uses it").row()]
+    if urls:
+        words = safe(f"clients send to {urls[0].partition('+')[2]}", 200)
+        rows.append(Line(width).put("   ").put(words, "dim").row())
+    return rows[: max(0, height)]
+
+
 def curl_words(picture: Picture) -> list[tuple[SafeText, Shown]]:
     """A command that sends a request to this fleet's gateway, in pieces with what continues the line after
     each."""
@@ -66,6 +77,8 @@ def curl_words(picture: Picture) -> list[tuple[SafeText, Shown]]:
 
 def hint_rows(picture: Picture, width: int, height: int) -> list[Row]:
     """What to do when no traffic was seen yet."""
+    if is_watched(picture):
+        return _watched_rows(picture, width, height)
     hint = Line(width).put(" no traffic yet", "strong").put(": press ").put("I", "act")
     rows = [hint.put(" to inject a chat profile, or send a request:").row()]
     words = curl_words(picture)

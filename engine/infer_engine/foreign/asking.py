@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
@@ -46,20 +47,32 @@ class Answer:
 
 class Asking:
     """Raises what httpx2 raises, and NotUnderstoodError for a page without an end. ``token`` goes along with
-    every question."""
+    every question. ``netloc`` is what the server is called where ``base_url`` has only its address: it is
+    asked, and has to prove itself, by that name."""
 
-    def __init__(self, base_url: str, token: str | None, transport: httpx2.AsyncBaseTransport) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        token: str | None,
+        transport: httpx2.AsyncBaseTransport,
+        netloc: str | None = None,
+    ) -> None:
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._extensions: dict[str, Any] = {}
+        if netloc is not None:
+            headers["host"] = netloc
+            self._extensions["sni_hostname"] = urlsplit(f"//{netloc}").hostname
         self._http = httpx2.AsyncClient(
             base_url=base_url,
             transport=transport,
             timeout=httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S),
-            headers={} if token is None else {"authorization": f"Bearer {token}"},
+            headers=headers,
             trust_env=False,
         )
 
     async def get(self, path: str) -> Answer:
         body = bytearray()
-        async with self._http.stream("GET", path) as response:
+        async with self._http.stream("GET", path, extensions=self._extensions) as response:
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > MAX_PAGE_BYTES:

@@ -48,3 +48,33 @@ def merged(each: list[Buckets]) -> Buckets:
         if buckets.keys() == sums.keys():
             sums = {bound: sums[bound] + buckets[bound] for bound in sums}
     return sums
+
+
+def merged_unlike(each: list[Buckets]) -> Buckets:
+    """One histogram of several whose bounds may differ: what lies between two bounds is taken to be spread
+    evenly there, as ``quantile`` takes it. Beyond the lowest of their highest finite bounds nothing can be
+    told of all of them."""
+    told = [buckets for buckets in each if any(not math.isinf(bound) for bound in buckets)]
+    if alike(told):
+        return merged(told)
+    highest = min(max(bound for bound in buckets if not math.isinf(bound)) for buckets in told)
+    bounds = sorted({bound for buckets in told for bound in buckets if bound <= highest})
+    sums = {bound: sum(_at_most(buckets, bound) for buckets in told) for bound in bounds}
+    return {**sums, math.inf: sum(buckets[max(buckets)] for buckets in told)}
+
+
+def alike(each: list[Buckets]) -> bool:
+    """Whether those that are told have the same bounds."""
+    return len({frozenset(buckets) for buckets in each if buckets}) <= 1
+
+
+def _at_most(buckets: Buckets, bound: float) -> float:
+    """Observations up to ``bound``."""
+    low, below = 0.0, 0.0
+    for upper in sorted(buckets):
+        if upper >= bound:
+            inside = buckets[upper] - below
+            share = 1.0 if upper == bound or upper <= low else (bound - low) / (upper - low)
+            return below + inside * share
+        low, below = upper, buckets[upper]
+    return below

@@ -54,6 +54,10 @@ class Watching:
         )
         return Status(fleet=fleet, replicas=replicas, totals=self._totals(reading, replicas))
 
+    def observed(self, name: str, reading: Reading) -> Buckets:
+        """What that histogram grew by over the last minute, over all rows of ``reading``, the last taken."""
+        return self._all_observed(name, reading)
+
     # --- what happened
 
     def _notice_restart(self, reading: Reading, now_s: float, now_at: float) -> None:

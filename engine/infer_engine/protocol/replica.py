@@ -62,6 +62,12 @@ class GpuHealth(Struct, frozen=True, kw_only=True):
     xids: list[int] = []
     #: The driver cannot reach it any more.
     lost: bool = False
+    #: Of a watched server's GPUs, where NVIDIA's exporter is watched too: of all of them together, and of
+    #: their utilisation (0..1) the mean.
+    power_w: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    utilisation: float | None = None
 
 
 class StepMakeup(Struct, frozen=True):
@@ -148,6 +154,8 @@ class Replica(Struct, frozen=True, kw_only=True):
     gpu_trouble: str | None = None
     #: The product, where it is not ours but a server that is only watched, such as vLLM.
     foreign: str | None = None
+    #: Where it is only watched: that server's URL as ``serve --upstream`` takes it.
+    watched_url: str | None = None
 
 
 class LiveLimits(Struct, frozen=True, kw_only=True):

@@ -178,7 +178,7 @@ def test_modes_and_values_that_do_not_exist_are_usage_errors(run: Run) -> None:
         (("requests", "--state", "bored"), "bored"),
         (("events", "--limit", "0"), "from 1 to 10000"),
         (("frobnicate",), "frobnicate"),
-        (("--connect", "dns+vllm://host", "status"), "not supported yet"),
+        (("--connect", "vllm://host", "status"), "together are watched only"),
     ):
         result = run(*words)
         assert (result.code, result.out) == (2, ""), words
