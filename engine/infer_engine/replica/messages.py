@@ -18,6 +18,18 @@ from infer_engine.settings import ReplicaSettings
 CREDIT = 256
 
 
+class LinkKeys(Struct, frozen=True, kw_only=True):
+    """How one life of a replica proves itself on a link over TCP; keys as 64 hexadecimal digits. Travels
+    through a pipe or an encrypted link, never in argv or an environment."""
+
+    #: The server's public key, and the replica's own pair.
+    server: str
+    public: str
+    secret: str
+    #: Names the connection of this one life; nobody else knows it.
+    ticket: str
+
+
 class ReplicaConfig(Struct, frozen=True, kw_only=True):
     """First and only line on the replica's stdin, as JSON. The pipe then stays open: EOF means the parent
     died."""
@@ -26,6 +38,8 @@ class ReplicaConfig(Struct, frozen=True, kw_only=True):
     incarnation: int
     endpoint: str
     settings: ReplicaSettings
+    #: Of an endpoint that is ``tcp://``.
+    keys: LinkKeys | None = None
 
 
 # --- server to replica -------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The server's end of the replica link: one ROUTER socket on a unix path, read and written without
 blocking."""
 
-import asyncio
 import logging
 import os
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Literal, Protocol
 import zmq
 
 from infer_engine.replica.messages import FromReplica, ToReplica
+from infer_engine.replica.socket_reader import SocketReader
 from infer_engine.replica.wire import (
     MAX_MESSAGE_BYTES,
     REPLICA_HWM,
@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 #: Longest path of a unix socket, in bytes.
 MAX_PATH_BYTES = 107
-#: Messages read before other work of the loop gets a turn.
-BATCH = 256
 
 #: full: the peer has stopped reading; unreachable: no such peer is connected.
 Sent = Literal["sent", "full", "unreachable"]
@@ -68,7 +66,7 @@ class ServerLink:
         self._on_batch_end = on_batch_end
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes] | None = None
-        self._pump_due = False
+        self._reader: SocketReader | None = None
         #: Messages that could not be decoded, since the start.
         self.malformed = 0
 
@@ -85,20 +83,19 @@ class ServerLink:
         self._socket.setsockopt(zmq.SNDHWM, SERVER_HWM)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
         self._socket.bind(self.endpoint)
-        asyncio.get_running_loop().add_reader(self._descriptor(), self._pump)
-        self._pump_soon()
+        self._reader = SocketReader(self._socket, self._receive, self._on_batch_end)
 
     def close(self) -> None:
-        if self._socket is None or self._context is None:
+        if self._socket is None or self._context is None or self._reader is None:
             return
-        asyncio.get_running_loop().remove_reader(self._descriptor())
+        self._reader.close()
         self._socket.close()
         self._context.term()
-        self._socket = self._context = None
+        self._socket = self._context = self._reader = None
         self._path.unlink(missing_ok=True)
 
     def send(self, peer: bytes, message: ToReplica) -> Sent:
-        if self._socket is None:
+        if self._socket is None or self._reader is None:
             return "unreachable"
         try:
             self._socket.send_multipart((peer, encode(message)), zmq.DONTWAIT)
@@ -109,34 +106,11 @@ class ServerLink:
                 raise
             return "unreachable"
         finally:
-            # Sending may swallow the edge by which the descriptor tells of arrivals, so look for some.
-            self._pump_soon()
+            self._reader.soon()
         return "sent"
 
-    def _descriptor(self) -> int:
-        """Readable (once) when something happened to the socket."""
-        if self._socket is None:
-            raise RuntimeError("the link is closed")
-        return int(self._socket.getsockopt(zmq.FD))
-
-    def _pump_soon(self) -> None:
-        if not self._pump_due:
-            self._pump_due = True
-            asyncio.get_running_loop().call_soon(self._pump)
-
-    def _pump(self) -> None:
-        self._pump_due = False
-        if self._socket is None:
-            return
-        for _ in range(BATCH):
-            try:
-                frames = self._socket.recv_multipart(zmq.DONTWAIT)
-            except zmq.Again:
-                break
-            self._deliver(frames)
-        else:
-            self._pump_soon()
-        self._on_batch_end()
+    def _receive(self, socket: "zmq.Socket[bytes]") -> None:
+        self._deliver(socket.recv_multipart(zmq.DONTWAIT))
 
     def _deliver(self, frames: list[bytes]) -> None:
         try:

@@ -12,6 +12,13 @@ REPLICA_HWM = 4 * CREDIT
 SERVER_HWM = 4096
 #: A larger message ends the connection: the longest prompt and a map of a million blocks stay far below.
 MAX_MESSAGE_BYTES = 64 << 20
+#: Over TCP: how long a peer may take to prove itself, how often it is asked whether it is there, and how
+#: long it may be silent then.
+HANDSHAKE_MS = 10_000
+HEARTBEAT_MS = 2_000
+HEARTBEAT_TIMEOUT_MS = 15_000
+#: Exit code of a replica whose link over TCP is gone.
+LINK_LOST = 4
 #: Exit code of a replica whose settings or model cannot work, however often it is started.
 WILL_FAIL_AGAIN = 3
 

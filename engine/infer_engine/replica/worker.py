@@ -20,9 +20,10 @@ from infer_engine.core.swap import HostPool, SwapCost
 from infer_engine.model.errors import ModelError
 from infer_engine.replica import lifeline
 from infer_engine.replica.dealer import Dealer
+from infer_engine.replica.link_watch import LinkLostError
 from infer_engine.replica.messages import Failed, Loading, Ready, ReplicaConfig, Started
 from infer_engine.replica.step_loop import StepLoop
-from infer_engine.replica.wire import WILL_FAIL_AGAIN, identity
+from infer_engine.replica.wire import LINK_LOST, WILL_FAIL_AGAIN, identity
 from infer_engine.runner.rates import measured
 from infer_engine.runner.runner import Runner, RunnerInfo
 from infer_engine.settings import ReplicaSettings
@@ -47,13 +48,13 @@ class Stopped(SystemExit):
 class Worker:
     def __init__(self, config: ReplicaConfig) -> None:
         self._config = config
-        self._link = Dealer(config.endpoint, identity(config.replica, config.incarnation))
+        self._link = Dealer(config.endpoint, identity(config.replica, config.incarnation), config.keys)
         self._loop: StepLoop | None = None
         self._progress_s = 0.0
 
     def run(self) -> int:
         """The exit code: 0 when it was told to stop, 1 when it failed (and has said why), WILL_FAIL_AGAIN
-        when starting it again would not help."""
+        when starting it again would not help, LINK_LOST when the server is out of reach."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._on_sigterm)
         lifeline.hold(STDIN, self._stop_stepping)
@@ -63,6 +64,9 @@ class Worker:
             self._serve()
         except Stopped:
             return 0
+        except LinkLostError as error:
+            log.warning("%s", error)
+            return LINK_LOST
         except (ModelError, LimitsError) as error:
             self._link.send(Failed(incarnation=incarnation, error=str(error)))
             return WILL_FAIL_AGAIN
