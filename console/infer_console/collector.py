@@ -23,6 +23,7 @@ from infer_console.past.exporting import Exporting
 from infer_console.past.flight import FlightRecords
 from infer_console.past.taper import Taper
 from infer_console.past.timeline import Timeline
+from infer_console.past.told_before import PAST_S, judged_before, told_before
 from infer_console.recording import RecordingError
 from infer_console.sources.audit import AuditTail, records_of
 from infer_console.sources.client import EngineClient
@@ -87,6 +88,9 @@ class Collector:
         self._sending: set[asyncio.Task[Answer]] = set()
         self._fetching: set[asyncio.Task[None]] = set()
         self._unanswered: set[concurrent.futures.Future[Answer]] = set()
+        #: The diagnosis was given what the flight recorder has, or is about to be.
+        self._asked_before = False
+        self._ending = False
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
 
@@ -240,6 +244,7 @@ class Collector:
             self._changed.set()
 
     def _cancel(self) -> None:
+        self._ending = True
         if self._main is not None:
             self._main.cancel()
 
@@ -265,6 +270,7 @@ class Collector:
 
     def _publish(self) -> None:
         self._picture = self._draw()
+        self._ask_before()
         wake = self._wake
         if wake is None:
             return
@@ -272,6 +278,39 @@ class Collector:
             wake()
         except Exception:  # the UI's fault must not end the collecting
             log.exception("the picture's callback failed")
+
+    def _ask_before(self) -> None:
+        """Once, when the fleet is on the screen: what the server recorded of the last minutes tells the
+        diagnosis since when."""
+        picture, client = self._picture, self._client
+        if self._asked_before or picture.totals is None or picture.link.state != "live" or client is None:
+            return
+        self._asked_before = True
+        if "recorder" in picture.capabilities:
+            task = asyncio.ensure_future(self._know_before(client))
+            self._fetching.add(task)
+            task.add_done_callback(self._fetching.discard)
+
+    async def _know_before(self, client: EngineClient) -> None:
+        """In the background: the diagnosis of now goes on meanwhile, and is replaced."""
+        server_at = self._taper.at(time.monotonic())
+        try:
+            content = await told_before(client, server_at - PAST_S)
+            if content is None:
+                return
+            judge = await asyncio.to_thread(
+                judged_before,
+                content,
+                self.target.url,
+                shift_s=time.time() - self._taper.at(time.monotonic()),
+                offset_s=time.time() - time.monotonic(),
+                go_on=lambda: not self._ending,
+            )
+        except (RefusedError, UnreachableError, NotUnderstoodError, RecordingError) as failure:
+            log.info("nothing is known of the time before: %s", failure)
+            return
+        self._judge.take(judge)
+        self._publish()
 
     def _draw(self) -> Picture:
         now_s = time.monotonic()

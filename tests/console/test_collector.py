@@ -9,6 +9,7 @@ from concurrent.futures import Future
 import pytest
 from infer_console.collector import MAX_COMMANDS, Answer, Collector
 from infer_console.connect import parse_url
+from infer_console.diagnosis.judge import Judge
 from infer_console.sources.engine import EngineStatus
 from infer_console.state.picture import USED, Picture
 from infer_engine.protocol import Cancel, CommandResult, Drain, Inject, Problem, StopInjection, Undrain
@@ -310,3 +311,18 @@ def test_what_the_own_engine_is_doing_is_the_message_while_it_starts_and_after_i
         assert collector.picture.link.message == "the engine ended (exit 1)"
     finally:
         assert collector.stop()
+
+
+def test_the_diagnosis_is_given_what_was_recorded_before_it_came(
+    engine: EngineServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Judge] = []
+    monkeypatch.setattr(Judge, "take", lambda _self, other: given.append(other))
+    made = Collector(parse_url(engine.control_url))
+    made.start()
+    try:
+        eventually(lambda: given)
+        assert made.picture.link.state == "live"
+    finally:
+        assert made.stop()
+    assert len(given) == 1

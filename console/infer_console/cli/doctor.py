@@ -4,7 +4,6 @@ import asyncio
 import io
 import time
 from argparse import Namespace
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from infer_engine.protocol import Envelope, History
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
     from infer_console.state.finding import Finding
     from infer_console.state.fold import ConsoleState
 
-#: How long it looks itself, and how much of the time before it asks the flight recorder for.
+#: How long it looks itself, after what the flight recorder has of the time before.
 WATCH_S = 4.5
-PAST_S = 150.0
 #: A server that tells nothing for so long is asked no more.
 SILENT_S = 10.0
 #: Of the history: half an hour in steps of so long.
@@ -76,6 +74,7 @@ async def _past(
     client: "EngineClient", capabilities: list[str], state: "ConsoleState", doctor: "Doctor"
 ) -> str:
     """Fold in what was before; why that could not be, else nothing."""
+    from infer_console.past.told_before import PAST_S, fold_before, told_before
     from infer_console.recording import RecordingError, RecordingReader
     from infer_console.sources.failures import NotUnderstoodError, RefusedError
 
@@ -84,12 +83,10 @@ async def _past(
             state.look_back(_without_the_end(await client.history(HISTORY_S, STEP_S)))
         if "recorder" not in capabilities:
             return "this server has no flight recorder"
-        recording = io.BytesIO()
-        async with aclosing(client.recording(time.time() - PAST_S, None)) as chunks:
-            async for chunk in chunks:
-                recording.write(chunk)
-        recording.seek(0)
-        _replay(RecordingReader(recording), state, doctor)
+        content = await told_before(client, time.time() - PAST_S)
+        if content is None:
+            return "the flight recorder has too much of it"
+        fold_before(RecordingReader(io.BytesIO(content)), state, doctor.look)
     except RefusedError as refused:
         return refused.problem.title
     except (RecordingError, NotUnderstoodError) as error:
@@ -97,22 +94,11 @@ async def _past(
     return ""
 
 
-def _replay(reader: Any, state: "ConsoleState", doctor: "Doctor") -> None:
-    """The recording's own time passes: a look whenever a second of it has."""
-    whole = False
-    for envelope in reader.envelopes():
-        if envelope.prev == 0:
-            state.opened()
-            whole = True
-        if whole:
-            whole = state.fold(envelope, envelope.at)
-            state.sample(envelope.at)
-            doctor.look(state.picture(envelope.at, envelope.at))
-
-
 def _without_the_end(history: History) -> History:
     """The recorder tells the end of it."""
     import msgspec
+
+    from infer_console.past.told_before import PAST_S
 
     cut = round(PAST_S / max(history.step_s, 1.0))
     return msgspec.structs.replace(
