@@ -1,6 +1,7 @@
 """Verbs that look: status, replicas, requests, blocks, events, operations."""
 
 import asyncio
+import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -12,12 +13,15 @@ from infer_console.cli.call import call
 from infer_console.cli.verb import Verb, json_option
 
 if TYPE_CHECKING:
+    from infer_console.diagnosis.judge import Judge
     from infer_console.sources.client import EngineClient
 
 Document = TypeVar("Document")
 
 WATCH_PERIOD_S = 2.0
 MAX_EVENTS = 10_000
+#: What the server recorded last is older than this where its clock is another.
+CLOCKS_DIFFER_S = 15.0
 
 
 def _status(arguments: Namespace) -> int:
@@ -25,8 +29,12 @@ def _status(arguments: Namespace) -> int:
     from infer_console.cli.tables import print_status
 
     async def work(client: "EngineClient") -> int:
+        judge: Judge | None = None
         while True:
-            status = with_alarms(await client.state())
+            status = await client.state()
+            if judge is None and with_alarms(status).alarms:
+                judge = await _judge(client, status)
+            status = with_alarms(status, judge)
             if arguments.json:
                 print_json(status)
             else:
@@ -44,21 +52,48 @@ def print_status_once(arguments: Namespace) -> int:
     return _status(Namespace(**{**vars(arguments), "json": False, "watch": False}))
 
 
-def with_alarms(status: Status) -> Status:
-    """The server's status with what the diagnosis makes of it."""
+async def _judge(client: "EngineClient", status: Status) -> "Judge | None":
+    """The diagnosis after what the server recorded of the last minutes, which tells causes and since when;
+    None where there is none."""
+    from infer_console.past.told_before import PAST_S, judged_before, told_before
+    from infer_console.recording import RecordingError
+    from infer_console.sources.failures import NotUnderstoodError, RefusedError
+
+    recorder = status.fleet.recorder
+    if recorder is None or recorder.until_at is None:
+        return None
+    now_at = time.time()
+    shift_s = now_at - recorder.until_at
+    if abs(shift_s) < CLOCKS_DIFFER_S:
+        shift_s = 0.0
+    try:
+        content = await told_before(client, now_at - shift_s - PAST_S)
+        if content is None:
+            return None
+        offset_s = now_at - time.monotonic()
+        url = client.target.url
+        return judged_before(content, url, shift_s=shift_s, offset_s=offset_s, go_on=lambda: True)
+    except (RefusedError, NotUnderstoodError, RecordingError):
+        return None
+
+
+def with_alarms(status: Status, judge: "Judge | None" = None) -> Status:
+    """The server's status with what the diagnosis makes of it: with causes and since when where it knows what
+    was before."""
     import msgspec
 
     from infer_console.diagnosis.alarms import find_alarms
     from infer_console.state.picture import Link, Picture, ReplicaPicture
 
     picture = Picture(
-        at=0.0,
+        at=time.time() if judge is not None else 0.0,
         link=Link(url="", state="live", age_s=0.0),
         fleet=status.fleet,
         totals=status.totals,
         replicas={replica.id: ReplicaPicture(status=replica) for replica in status.replicas},
     )
-    return msgspec.structs.replace(status, alarms=[*status.alarms, *find_alarms(picture)])
+    found = find_alarms(picture) if judge is None else judge.judged(picture, time.monotonic()).alarms
+    return msgspec.structs.replace(status, alarms=[*status.alarms, *found])
 
 
 def _replicas(arguments: Namespace) -> int:

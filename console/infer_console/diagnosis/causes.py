@@ -43,7 +43,7 @@ def with_causes(alarms: Iterable[Alarm], findings: Iterable[Finding]) -> tuple[A
         told.add(cause.id)
         # What it measured first, then why; the rest stands on the replica's own screen.
         measured = alarm.text.partition(";")[0]
-        shown.append(msgspec.structs.replace(alarm, text=f"{measured}; {cause.words}"))
+        shown.append(msgspec.structs.replace(alarm, text=f"{measured}; {cause.words}", cause=cause.rule))
     shown += [_alarm(finding) for finding in findings if finding.id not in told]
     return tuple(sorted(shown, key=lambda alarm: alarm.severity != "critical"))
 
@@ -54,6 +54,7 @@ def _alarm(finding: Finding) -> Alarm:
         severity="critical" if finding.rule in GRAVE else "warning",
         replica=finding.replica,
         since_s=finding.since_s,
+        cause=finding.rule,
         text=finding.words,
         action=finding.action.words if finding.action is not None else "8: why",
     )

@@ -154,6 +154,8 @@ class Alarm(Struct, frozen=True, kw_only=True):
     action: str | None = None
     #: For how long it was seen at least, where its start is not known and ``since_s`` is None.
     at_least_s: float | None = None
+    #: The rule of the doctor's finding that ``text`` gives as its cause; None where it measured alone.
+    cause: str | None = None
 
 
 class Status(Struct, frozen=True, kw_only=True):

@@ -1,3 +1,6 @@
+import threading
+from collections.abc import Generator
+
 import pytest
 from infer_console.cli import main
 from support.cli import Result, Run
@@ -16,3 +19,27 @@ def run(engine: EngineServer, capsys: pytest.CaptureFixture[str], monkeypatch: p
         return Result(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def client(engine: EngineServer) -> Generator[None]:
+    """Somebody who asks for long answers until the test is over."""
+    leave = threading.Event()
+
+    def ask() -> None:
+        body = {"model": "tiny", "prompt": "hi", "max_tokens": 1500, "ignore_eos": True, "stream": True}
+        with engine.gateway() as http:
+            while not leave.is_set():
+                with http.stream("POST", "/v1/completions", json=body) as response:
+                    for _ in response.iter_bytes():
+                        if leave.is_set():
+                            break
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield
+    finally:
+        leave.set()
+        thread.join(60)
+        assert not thread.is_alive()

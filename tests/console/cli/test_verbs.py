@@ -1,8 +1,6 @@
 """Every verb against a real engine server: documents, tables, exit codes."""
 
 import re
-import threading
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +10,6 @@ from msgspec import convert
 from support.cli import Run
 from support.eventually import eventually
 from support.server import EngineServer
-
-
-@pytest.fixture
-def client(engine: EngineServer) -> Generator[None]:
-    """Somebody who asks for long answers until the test is over."""
-    leave = threading.Event()
-
-    def ask() -> None:
-        body = {"model": "tiny", "prompt": "hi", "max_tokens": 1500, "ignore_eos": True, "stream": True}
-        with engine.gateway() as http:
-            while not leave.is_set():
-                with http.stream("POST", "/v1/completions", json=body) as response:
-                    for _ in response.iter_bytes():
-                        if leave.is_set():
-                            break
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
-        yield
-    finally:
-        leave.set()
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 def test_status_is_the_document_that_is_promised(run: Run) -> None:
