@@ -4,6 +4,8 @@ No clock and no input of its own: a live console, the flight recorder and a reco
 pictures and get the same findings. Time is the pictures' own.
 """
 
+import copy
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -49,6 +51,18 @@ class Doctor:
     #: By the finding's id.
     _seen: dict[str, _Seen] = field(default_factory=dict[str, _Seen])
     _shown: tuple[Finding, ...] = ()
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "Doctor":
+        """Findings are not changed, so both have the same."""
+        return Doctor(
+            self._looked_at,
+            copy.deepcopy(self._fleet, memo),
+            {name: copy.deepcopy(track, memo) for name, track in self._tracks.items()},
+            dict(self._limits),
+            dict(self._marks),
+            {id: dataclasses.replace(seen) for id, seen in self._seen.items()},
+            self._shown,
+        )
 
     def look(self, picture: Picture) -> tuple[Finding, ...]:
         """What is found now, causes first. While there is no live view, what was found last."""

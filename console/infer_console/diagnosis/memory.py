@@ -1,5 +1,6 @@
 """How long each alarm has stood."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import msgspec
@@ -33,6 +34,12 @@ class AlarmMemory:
         #: By rule and replica.
         self._seen: dict[tuple[str, str | None], _Seen] = {}
         self._was_live = False
+
+    def __deepcopy__(self, _memo: object) -> "AlarmMemory":
+        copied = AlarmMemory()
+        copied._seen = {key: dataclasses.replace(seen) for key, seen in self._seen.items()}
+        copied._was_live = self._was_live
+        return copied
 
     def alarms(self, picture: Picture, now_s: float) -> tuple[Alarm, ...]:
         """While the link is lost the alarms are those of the last picture, and their clocks stand. One over a

@@ -22,6 +22,14 @@ class Track:
         self._numbers = {key: array("d", [_NAN]) * LOOKS for key in keys}
         self._count = 0
 
+    def __deepcopy__(self, _memo: object) -> "Track":
+        """Of a thousand replicas there are as many: arrays are copied as they are."""
+        copied = Track.__new__(Track)
+        copied._at = self._at[:]
+        copied._numbers = {key: kept[:] for key, kept in self._numbers.items()}
+        copied._count = self._count
+        return copied
+
     def add(self, at: float, numbers: Mapping[str, float | None]) -> None:
         place = self._count % LOOKS
         self._at[place] = at

@@ -16,6 +16,8 @@ from infer_console.state.series import SeriesSample, joined
 #: The diagnosis looks at that many moments of a segment on the way, at most, so that it knows since when:
 #: those at which the histories were sampled.
 MOST_LOOKS = 16
+#: Of very many replicas fewer: each look goes through all of them, and somebody waits.
+MOST_LOOKS_OF_MANY = 4
 NO_TEXT = "generated text is not recorded"
 
 _envelopes = msgspec.json.Decoder(Envelope)
@@ -35,8 +37,9 @@ class Moment:
         self._envelopes = decoded(stretch.lines())
         self._ahead = next(self._envelopes, None)
         sampled = [at for at, _ in stretch.segment.samples[:]]
+        most = MOST_LOOKS if stretch.segment.judge_is_kept else MOST_LOOKS_OF_MANY
         #: Moments at which the diagnosis looks, the next one last.
-        self._looks = sampled[:: -max(1, -(-len(sampled) // MOST_LOOKS))]
+        self._looks = sampled[:: -max(1, -(-len(sampled) // most))]
         self._whole = True
 
     def can_reach(self, stretch: Stretch, at: float) -> bool:

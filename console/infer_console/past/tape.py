@@ -48,6 +48,8 @@ class Segment:
     until_at: float
     judge: Judge
     judge_offset_s: float
+    #: False where there are very many replicas: then ``judge`` knows nothing.
+    judge_is_kept: bool = True
     frames: list[bytes] = field(default_factory=list[bytes])
     pending: bytearray = field(default_factory=bytearray)
     #: Uncompressed, of all messages and of the snapshot alone.

@@ -82,6 +82,7 @@ class Taper:
                 # What the diagnosis remembers of very many replicas is too much to be kept every 30 s.
                 judge=copy.deepcopy(self._judge) if few else Judge(),
                 judge_offset_s=at - now_s,
+                judge_is_kept=few,
                 bytes=JUDGE_BYTES * (1 + replicas) if few else 0,
             )
         )
