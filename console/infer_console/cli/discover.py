@@ -3,6 +3,7 @@
 import asyncio
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from infer_console.cli import codes
 from infer_console.cli.verb import Verb, json_option
@@ -64,8 +65,12 @@ async def _find(
     for place in places:
         try:
             if place == HOST:
-                found += await find_on_host()
-                found += await find_others_on_host(PROC)
+                ours = await find_on_host()
+                # A gateway of ours tells its metrics under vLLM's names too.
+                gateways = {_port(each.gateway) for each in ours if each.gateway}
+                others = await find_others_on_host(PROC)
+                found += ours
+                found += [each for each in others if _port(each.gateway) not in gateways]
             elif place.startswith(DNS):
                 found += await find_behind_name(place)
             else:
@@ -73,6 +78,10 @@ async def _find(
         except DiscoverError as error:
             failed.append(str(error))
     return found, failed
+
+
+def _port(url: str | None) -> int | None:
+    return urlsplit(url or "").port
 
 
 def _password(file: str | None) -> str | None:
