@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from infer_engine.config_shape import ConfigShape, shape_of_config
-from infer_engine.presets import GPUS, MODELS, gpu_named, model_named
+from infer_engine.presets import ALIASES, GPUS, MODELS, gpu_named, model_named
 from infer_engine.shapes import Gpu, ModelShape, PlanError, pairs_of
 
 __all__ = [
+    "ALIASES",
     "GPUS",
     "MODELS",
     "MOST_GPUS",

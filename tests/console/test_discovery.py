@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
 import pytest
+from infer_console import connect
 from infer_console.cli import codes, main
-from infer_console.discovery import host
+from infer_console.discovery import host, others
 from infer_console.discovery.broker import BrokerUrl, find_at_broker, parse_broker_url
 from infer_console.discovery.found import DiscoverError, Found
+from infer_console.watched import Pace
 from support.broker import Broker, broker, listening
 from support.eventually import eventually
+from support.foreign_server import foreign_server, vllm_pages
 from support.server import EngineServer, serving
 
 
@@ -80,6 +84,11 @@ def test_servers_of_this_machine(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    async def nobody_else(proc: Path) -> list[Found]:
+        return []
+
+    monkeypatch.setattr(others, "find_others_on_host", nobody_else)
     # By its process, though its socket is nowhere usual; and once, though it is in the contexts file too.
     (tmp_path / "infer-console").mkdir()
     (tmp_path / "infer-console/contexts.toml").write_text(
@@ -137,3 +146,73 @@ def test_urls_that_are_no_brokers(url: str, capsys: pytest.CaptureFixture[str]) 
 def test_a_broker_is_no_server_to_connect_to(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--connect", "mqtt://broker/fleet", "status"]) == codes.USAGE
     assert "infer-console discover" in capsys.readouterr().err
+
+
+# --- servers that are not ours
+
+
+def listening_at(tmp_path: Path, *places: tuple[str, int, str]) -> Path:
+    """What the kernel would tell of them: (address as it writes it, port, state)."""
+    (tmp_path / "net").mkdir()
+    lines = ["  sl  local_address rem_address   st", "what is this"]
+    for number, (address, port, state) in enumerate(places):
+        lines.append(f"{number:4}: {address}:{port:04X} 00000000:0000 {state} 00000000:00000000 00:0")
+    (tmp_path / "net/tcp").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_what_says_nothing_is_left_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(others, "FIRST_BYTES_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        proc = listening_at(tmp_path, ("0100007F", silent.getsockname()[1], "0A"))
+        assert asyncio.run(others.find_others_on_host(proc)) == []
+
+
+def test_others_on_this_machine_are_found_by_their_ports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(others, "FIRST_BYTES_S", 20.0)
+    monkeypatch.setattr(others, "ANSWER_S", 20.0)
+    with foreign_server(vllm_pages("busy")) as vllm, foreign_server({}) as website:
+        port, web = (int(each.url.rpartition(":")[2]) for each in (vllm, website))
+        proc = listening_at(
+            tmp_path,
+            ("0100007F", port, "0A"),
+            ("00000000", port, "0A"),  # the same once more
+            ("0100007F", web, "0A"),
+            ("0100007F", 1, "0A"),  # it has left meanwhile
+            ("0100007F", web + 1, "01"),  # a connection
+            ("0107000A", port + 1, "0A"),  # not on this machine's loopback
+            ("zz", 80, "0A"),
+        )
+        (found,) = asyncio.run(others.find_others_on_host(proc))
+    assert (found.where, found.state, found.url) == (f"port {port}", "online", f"vllm+{vllm.url}")
+    assert (found.model, (found.version or "").partition(" ")[0]) == ("smollm2", "vLLM")
+    assert {line.partition(" ")[0] for line in (*vllm.asked, *website.asked)} == {"GET"}
+    assert vllm.keys == {None}
+
+
+def test_addresses_as_the_kernel_writes_them(tmp_path: Path) -> None:
+    one = "00000000000000000000000001000000"
+    mapped = "0000000000000000FFFF00000100007F"
+    proc = listening_at(
+        tmp_path, (one, 7001, "0A"), (mapped, 7002, "0A"), ("0" * 32, 7003, "0A"), ("0100007F", 6379, "0A")
+    )
+    assert list(others._listened(proc)) == [("::1", 7001), ("127.0.0.1", 7002), ("127.0.0.1", 7003)]
+    assert list(others._listened(tmp_path / "nowhere")) == []
+
+
+def test_servers_behind_a_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "DEFAULT_PACE", Pace(look_s=0.05, grace_s=20.0))
+    with foreign_server(vllm_pages("busy")) as server:
+        port = server.url.rpartition(":")[2]
+        assert main(["discover", f"dns+vllm://localhost:{port}", "--json"]) == codes.OK
+        fleet, *each = json.loads(capsys.readouterr().out)["found"]
+    assert (fleet["url"], fleet["model"]) == (f"dns+vllm://localhost:{port}", "smollm2")
+    assert (fleet["where"], fleet["ready"]) == ("dns localhost", 1)
+    found = {one["url"]: one["state"] for one in each}
+    assert found[f"vllm+http://127.0.0.1:{port}"] == "online"
+    assert main(["discover", f"dns+vllm://localhost:{port}"]) == codes.UNREACHABLE
+    assert "cannot connect" in capsys.readouterr().err
+    assert main(["discover", "dns+vllm://a:1/x"]) == codes.USAGE
+    assert main(["discover", "dns+dcgm://a:1"]) == codes.USAGE

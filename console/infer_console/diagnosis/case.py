@@ -56,6 +56,11 @@ class Case:
     tracks: Mapping[str, Track]
     marks: Mapping[str, MarkChange] = field(default_factory=dict[str, MarkChange])
 
+    @property
+    def watched(self) -> bool:
+        """Of servers that are not ours and can only be watched: nobody routes for them here."""
+        return "watched" in self.picture.capabilities
+
     def serving(self) -> Iterator[tuple[str, Replica, Track]]:
         """Replicas that hold requests: ready ones and those that drain."""
         for name, shown in self.picture.replicas.items():

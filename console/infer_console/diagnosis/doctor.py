@@ -78,7 +78,8 @@ class Doctor:
         self._remember(picture)
         case = Case(picture, self._fleet, self._tracks, self._marks)
         self._keep((finding for rule in RULES for finding in rule.look(case)), picture.at)
-        self._shown = tuple(_together(self._aged(picture.at)))
+        found = _together(self._aged(picture.at))
+        self._shown = tuple(_without_action(found) if case.watched else found)
         return self._shown
 
     def _forget(self) -> None:
@@ -133,6 +134,12 @@ class Doctor:
                 since_s = max(at - seen.first_at, finding.since_s or 0.0)
                 accounts = sorted(explained.get(finding.id, ()))
                 yield msgspec.structs.replace(finding, since_s=since_s, explains=accounts)
+
+
+def _without_action(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """Of a server that can only be watched: what nobody can do from here is not proposed."""
+    for finding in findings:
+        yield msgspec.structs.replace(finding, action=None)
 
 
 class _Causes:

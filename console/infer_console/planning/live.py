@@ -21,6 +21,8 @@ class Live:
     running: int | None
     kv_bytes_per_token: int | None
     kv_pool_bytes: int | None
+    #: The same in tokens, which is told where their size is not.
+    kv_pool_tokens: int | None
     #: Of KV that is in use.
     kv_used_tokens: int | None
     #: The last step's, where it did nothing but decode; of the fleet none.
@@ -67,6 +69,7 @@ def live_figures(picture: Picture, replica: str | None) -> Live:
         running=totals.running if totals is not None else None,
         kv_bytes_per_token=sizes.pop() if len(sizes) == 1 else None,
         kv_pool_bytes=_sum([_pool_bytes(status) for status in at_work]),
+        kv_pool_tokens=_sum([_pool_tokens(status) for status in at_work]),
         kv_used_tokens=_sum([_used_tokens(status) for status in at_work]),
         decode_step_s=None,
         itl_p50_s=totals.itl_s.p50 if totals is not None else None,
@@ -85,11 +88,17 @@ def _replica(status: Replica, model: str | None, simulated: bool) -> Live:
         running=status.running,
         kv_bytes_per_token=status.kv.bytes_per_token,
         kv_pool_bytes=_pool_bytes(status),
+        kv_pool_tokens=_pool_tokens(status),
         kv_used_tokens=_used_tokens(status),
         decode_step_s=step.duration_s if step is not None and decoded else None,
         itl_p50_s=status.itl_s.p50,
         tokens_per_s=status.tokens_per_s,
     )
+
+
+def _pool_tokens(status: Replica) -> int | None:
+    kv = status.kv
+    return kv.total * kv.block_size if kv.total is not None and kv.block_size is not None else None
 
 
 def _pool_bytes(status: Replica) -> int | None:

@@ -171,7 +171,8 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
     if picture.embedded:
         facts.append((safe("embedded engine"), "dim"))
     if "estimates" in picture.capabilities:
-        facts.append((safe("percentiles est."), "dim"))
+        unlike = " of unlike buckets" if "unlike_estimates" in picture.capabilities else ""
+        facts.append((safe(f"percentiles est.{unlike}"), "dim"))
     if picture.link.reconnects and width >= 100:
         facts.append((safe(f"reconnects {picture.link.reconnects}"), "warn"))
     return facts

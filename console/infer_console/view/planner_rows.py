@@ -183,7 +183,10 @@ def _beside(live: Live, answer: Answer | None) -> list[_Beside]:
     price = live.price_per_million(answer) if answer is not None else None
     return [
         _Beside("KV per token", _bytes(live.kv_bytes_per_token), _bytes(token_bytes)),
-        _Beside("KV pool", _gb(live.kv_pool_bytes), _gb(budget)),
+        _Beside("KV pool", _gb(live.kv_pool_bytes), _gb(budget))
+        if live.kv_bytes_per_token is not None or live.kv_pool_tokens is None
+        # Servers that are not ours tell blocks, and not what one takes.
+        else _Beside("KV pool", _tokens(live.kv_pool_tokens), _tokens(_per(budget, token_bytes))),
         _Beside("running", count(live.running), count(full.sequences * copies if full and copies else None)),
         _Beside("KV per sequence", _tokens(context), _tokens(question.context if question else None)),
         _Beside("decode step", _duration(live.decode_step_s), _duration(floor_s)),
@@ -191,6 +194,10 @@ def _beside(live: Live, answer: Answer | None) -> list[_Beside]:
         _Beside("tokens/s", count(live.tokens_per_s), count(per_s)),
         _Beside("1M tokens cost", safe(money(price)), safe(money(_at_floor(answer, per_s, copies)))),
     ]
+
+
+def _per(total_bytes: float | None, token_bytes: int | None) -> float | None:
+    return total_bytes / token_bytes if total_bytes is not None and token_bytes else None
 
 
 def _at_floor(answer: Answer | None, per_s: float | None, copies: int | None) -> float | None:

@@ -1,16 +1,17 @@
 """Asking the planner for what is watched: the engine's model, GPUs and marks, as far as it tells them."""
 
-from infer_engine.planner import PlanError, model_named, parse_deployment
+from infer_engine.planner import PlanError, parse_deployment
 from infer_engine.protocol import Fleet, Kv
 
 from infer_console.planning.fields import GPU, MODEL
+from infer_console.planning.guess import guess_gpu, guess_model
 from infer_console.state.picture import Picture
 from infer_console.view.planner_form import PlannerForm
 
 
 def take_over(form: PlannerForm, picture: Picture, replica: str | None) -> list[str]:
     """Fill in what is known; returns the names of the fields that are."""
-    known = {**_deployment(picture.fleet), **_marks(picture, replica)}
+    known = {**_device(picture, replica), **_deployment(picture.fleet), **_marks(picture, replica)}
     for name, text in known.items():
         edited = form.field(name)
         edited.text, edited.fresh = text, True
@@ -23,11 +24,22 @@ def _deployment(fleet: Fleet | None) -> dict[str, str]:
         return {}
     try:
         if fleet.simulation is None:
-            return {MODEL: model_named(fleet.model).name}
+            model = guess_model(fleet.model)
+            return {MODEL: model} if model is not None else {}
         one = parse_deployment(fleet.simulation.deployment)
     except PlanError:
         return {}
     return {MODEL: one.model.name, GPU: one.gpu.name, "gpus": str(one.gpus)}
+
+
+def _device(picture: Picture, replica: str | None) -> dict[str, str]:
+    """The GPUs under the replica that is looked at, else under the first that tells them."""
+    looked_at = picture.replicas.get(replica) if replica is not None else None
+    for each in [looked_at] if looked_at is not None else picture.replicas.values():
+        guessed = guess_gpu(each.status.device or "")
+        if guessed is not None:
+            return {GPU: guessed[0], "gpus": str(guessed[1])}
+    return {}
 
 
 def _marks(picture: Picture, replica: str | None) -> dict[str, str]:

@@ -25,6 +25,8 @@ REASONS: dict[str, Shown] = {
     "long_prefill": "other long prompts prefill first",
     "draining": "its replica is draining",
     "loading": "no replica is loaded yet",
+    "capacity": "vLLM has no room for it, in blocks or in slots",
+    "deferred": "vLLM put it off: it waits for something else",
 }
 
 

@@ -17,7 +17,8 @@ def gpu_fault(case: Case) -> Iterator[Finding]:
         fenced = replica.spec.fenced if replica.spec is not None else None
         fatal = replica.state == "fenced" and bool(fenced) and ITS_GPU in (fenced or "")
         trouble = replica.gpu_trouble or (fenced if fatal else None)
-        if trouble is None and replica.health != "bad":
+        # Other servers are unwell for reasons of their own, which they do not tell.
+        if trouble is None and (replica.health != "bad" or replica.foreign is not None):
             continue
         gpu = replica.gpu
         yield Finding(

@@ -11,6 +11,9 @@ HELD_S = 3.0
 
 
 def router_imbalance(case: Case) -> Iterator[Finding]:
+    fleet = case.picture.fleet
+    if case.watched and fleet is not None and ", " in fleet.model:
+        return  # they may serve different models, and not each other's requests
     ready = list(case.ready())
     busy = [(name, replica) for name, replica, track in ready if track.holds("busy", 1, HELD_S)]
     if not busy:
@@ -20,6 +23,7 @@ def router_imbalance(case: Case) -> Iterator[Finding]:
         return
     name, worst = max(busy, key=lambda each: interactive_waiting(each[1]) or 0)
     waiting = interactive_waiting(worst) or 0
+    sender = "whoever sends to them" if case.watched else "the router"
     running = [replica.running or 0 for _, replica, _ in ready]
     yield Finding(
         rule="router_imbalance",
@@ -33,7 +37,7 @@ def router_imbalance(case: Case) -> Iterator[Finding]:
             "least_running": min(running),
         },
         confidence=len(idle) / (len(idle) + len(busy)),
-        words=f"the router sends too much to {name}: {waiting} wait there, oldest"
+        words=f"{sender} sends too much to {name}: {waiting} wait there, oldest"
         f" {seconds(worst.queue_wait_s.oldest)}s, while {', '.join(idle[:4])} could take them",
         action=Proposal(
             name="drain",
