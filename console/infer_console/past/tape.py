@@ -152,7 +152,8 @@ class Tape:
 
     def _compress(self, segment: Segment) -> None:
         if segment.pending:
-            frame = self._compressor.compress(bytes(segment.pending))
+            # A copy: what the compressor returns keeps all the room that it might have needed.
+            frame = bytes(memoryview(self._compressor.compress(bytes(segment.pending))))
             self._count(segment, len(frame) - len(segment.pending))
             segment.frames.append(frame)
             segment.pending.clear()

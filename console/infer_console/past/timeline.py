@@ -111,6 +111,11 @@ class Timeline:
                 gone = self._pieces.pop(0)
                 self._moments.pop(id(gone), None)
 
+    @property
+    def pieces_bytes(self) -> int:
+        """What was fetched of the flight recorder takes in memory."""
+        return sum(piece.bytes for piece in self._pieces_now())
+
     def envelopes(self, from_at: float, to_at: float) -> Iterator[Envelope]:
         """What the own tape has of a time, from the snapshot before it on."""
         for stretch in self.own.stretches(from_at, to_at):

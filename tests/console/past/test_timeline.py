@@ -2,13 +2,16 @@
 
 import copy
 import dataclasses
+import tracemalloc
 from random import Random
 
 import pytest
+from infer_console.diagnosis.judge import Judge
+from infer_console.past import tape as tape_module
 from infer_console.past.load import Loader, load
 from infer_console.past.moment import decoded
 from infer_console.past.snapshot import snapshot_deltas, snapshot_lines
-from infer_console.past.tape import SEGMENT_BYTES, SEGMENT_S, Tape
+from infer_console.past.tape import SEGMENT_BYTES, SEGMENT_S, Segment, Tape
 from infer_console.past.timeline import Timeline, lacks_detail
 from infer_console.recording import fold_all
 from infer_console.state.fold import ConsoleState
@@ -46,6 +49,21 @@ def known(picture: Picture) -> tuple[object, ...]:
 def named(blocks: BlockMap) -> list[str | None]:
     """Each block's owner by name."""
     return [None if owner == NO_OWNER else blocks.owners[owner] for owner in blocks.owner]
+
+
+def test_messages_take_the_memory_that_is_counted_for_them() -> None:
+    lines = [line for line, _ in messages()]
+    tape = Tape()
+    tape.begin(Segment(from_at=0.0, until_at=0.0, judge=Judge(), judge_offset_s=0.0))
+    tracemalloc.start()
+    try:
+        for at, line in enumerate(lines * 4):
+            tape.add(line, float(at))
+        here = tracemalloc.Filter(True, tape_module.__file__)
+        kept = tracemalloc.take_snapshot().filter_traces([here]).statistics("filename")
+    finally:
+        tracemalloc.stop()
+    assert 0 < kept[0].size < 2 * tape.bytes
 
 
 def test_a_moment_is_what_folding_everything_until_then_gives(timeline: Timeline) -> None:
