@@ -176,7 +176,7 @@ def _embed(arguments: Namespace) -> int:
     _end_tidily()
     try:
         settings = default_settings()
-        fetch_model(settings["replica"]["model"])
+        fetch_model(settings["replica"]["model"], _import_screen)
         engine = EmbeddedEngine(settings)
         engine.start()
     except EmbeddedError as error:
@@ -188,6 +188,11 @@ def _embed(arguments: Namespace) -> int:
         )
     finally:
         _end(engine)
+
+
+def _import_screen() -> None:
+    """What takes longest before the first frame, while there is something else to wait for."""
+    import infer_console.ui.app  # noqa: F401 - for its time
 
 
 def _end(engine: "EmbeddedEngine") -> None:
