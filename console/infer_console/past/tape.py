@@ -166,7 +166,9 @@ class Tape:
 
     @property
     def bytes(self) -> int:
-        return self._bytes
+        """With what is kept of the time before the first segment, which is bounded by itself."""
+        samples = len(self._before) * SAMPLE_BYTES * (len(self._before[-1]) if self._before else 0)
+        return self._bytes + samples + len(self._events_before) * EVENT_BYTES
 
     def span(self) -> tuple[float, float] | None:
         """The moments that can be shown; None where there are none."""

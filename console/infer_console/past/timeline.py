@@ -17,6 +17,8 @@ from infer_console.state.picture import Picture, ReplicaPicture
 PIECES_BYTES = 32 * 1024 * 1024
 #: The recorder says something this often, at least: so far a piece holds beyond its last message.
 PIECE_TOLERANCE_S = 10.0
+#: A moment is a whole state, and is not counted: so many tapes have one, and the first that was made goes.
+MOST_MOMENTS = 3
 
 
 class Timeline:
@@ -136,6 +138,10 @@ class Timeline:
             return None
         moment = self._moments.get(id(tape))
         if moment is None or not moment.can_reach(stretch, at):
+            with self._lock:
+                self._moments.pop(id(tape), None)
+                for oldest in list(self._moments)[: 1 - MOST_MOMENTS]:
+                    del self._moments[oldest]
             moment = self._moments[id(tape)] = Moment(tape, stretch, self._url)
         before = moment.folded
         picture = moment.picture(at)
