@@ -6,6 +6,8 @@
 # make soak KILLS=100 REPEATS=50 OVERLOAD_S=60 TIMES=10 BROKER_S=60 MINUTES=20
 #                                 replicas killed under load, clients that leave in every way, ten times too many
 #                                 requests, a broker that hangs, and long steady work (docs/proof.md)
+# make soak WHAT=console MINUTES=14.4  a console for a simulated day at 100 times its speed, and one whose terminal
+#                                 hangs and whose server is cut off, hangs and is killed
 # make bench  measure the engine, beside the peers that make peers has built
 # make serve-peers   real vLLM and llama.cpp servers, small, until Ctrl-C (docs/foreign.md)
 # make test-peers    the console on them;  make peer-numbers  its figures beside those of others
@@ -62,12 +64,16 @@ parity: $(STAMP) model
 	$(BIN)/python tests/parity/run_modes.py $(if $(TOKENS),--tokens $(TOKENS))
 
 soak: $(STAMP) model
+ifneq ($(WHAT),console)
 	$(BIN)/python tests/soak/kills.py --kills $(or $(KILLS),100)
 	$(BIN)/python tests/soak/disconnects.py $(or $(REPEATS),50)
 	$(BIN)/python tests/soak/overload.py --seconds $(or $(OVERLOAD_S),60) --times $(or $(TIMES),10)
 	$(BIN)/python tests/soak/overload.py --seconds $(or $(OVERLOAD_S),60) --times $(or $(TIMES),10) --deadline 6
 	$(BIN)/python tests/soak/broker.py --seconds $(or $(BROKER_S),60)
 	$(BIN)/python tests/soak/steady.py --minutes $(or $(MINUTES),20)
+endif
+	$(BIN)/python tests/soak/console_day.py --minutes $(or $(MINUTES),14.4)
+	$(BIN)/python tests/soak/console_cuts.py
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

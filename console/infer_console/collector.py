@@ -18,6 +18,7 @@ from infer_engine.protocol import Command, CommandResult, Problem
 
 from infer_console.connect import Target
 from infer_console.diagnosis.judge import Judge
+from infer_console.past.aside import aside
 from infer_console.past.export import Exported
 from infer_console.past.exporting import Exporting
 from infer_console.past.flight import FlightRecords
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 SHORTEST_PERIOD_S = 0.1
 LONGEST_PERIOD_S = 1.0
 STOP_TIMEOUT_S = 2.0
+#: Who leaves waits so long for what is still being exported.
+EXPORT_TIMEOUT_S = 60.0
 #: Commands under way at once; an operator's hands make few.
 MAX_COMMANDS = 16
 #: Records of the audit in a recording that is exported.
@@ -91,6 +94,7 @@ class Collector:
         #: The diagnosis was given what the flight recorder has, or is about to be.
         self._asked_before = False
         self._ending = False
+        self._exporting: set[concurrent.futures.Future[Exported]] = set()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
 
@@ -167,9 +171,16 @@ class Collector:
         console was told where that has nothing. The future raises OSError or RecordingError."""
         future: concurrent.futures.Future[Exported] = concurrent.futures.Future()
         exporting = Exporting(timeline=self.timeline, from_at=from_at, to_at=to_at, path=path, redact=redact)
+        self._exporting.add(future)
+        future.add_done_callback(self._exporting.discard)
         if not self._call(lambda: self._begin_export(exporting, future)):
             exporting.run_into(future, None)
         return future
+
+    def finish_exports(self, timeout_s: float = EXPORT_TIMEOUT_S) -> None:
+        """Return when what is being exported is written. Where that is not waited for, a recording without
+        its end is left, which can be read up to there."""
+        concurrent.futures.wait(list(self._exporting), timeout_s)
 
     def command(
         self, command: Command, target: str | None = None, version: str | None = None
@@ -334,7 +345,7 @@ class Collector:
             # Where the server has nothing, what this console was told is the next best.
             with contextlib.suppress(RefusedError, UnreachableError, NotUnderstoodError):
                 content = await self._flight.read(self._client, exporting.from_at, exporting.to_at)
-        await asyncio.to_thread(exporting.run_into, future, content)
+        await aside(lambda: exporting.run_into(future, content))
 
     def _fetch_past(self, at: float) -> None:
         recorder = self._picture.fleet.recorder if self._picture.fleet is not None else None

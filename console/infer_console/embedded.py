@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -221,12 +221,19 @@ def default_settings(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     return {"replicas": replicas, "replica": {"model": model, "threads": max(1, (cores - 1) // replicas)}}
 
 
-def fetch_model(model: str) -> None:
-    """Fetch a model into the cache, with progress on the terminal; silent when it is there. Raise
-    EmbeddedError when it cannot be fetched, after the remedy has been printed."""
+def fetch_model(model: str, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Fetch a model into the cache, with progress on the terminal; silent when it is there. To look takes a
+    process of its own, so ``meanwhile`` is called while it does. Raise EmbeddedError when it cannot be
+    fetched, after the remedy has been printed."""
     command = [sys.executable, "-m", "infer_engine", "fetch", "--model", model, "--file-only"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as fetching:
+        try:
+            meanwhile()
+            status = fetching.wait()
+        except BaseException:  # we are told to end, and it ends too
+            fetching.kill()
+            raise
+    if status != 0:
         raise EmbeddedError("the model could not be fetched, so there is no engine to start")
 
 

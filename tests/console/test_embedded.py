@@ -13,7 +13,13 @@ from typing import Any
 import httpx2
 import pytest
 from infer_console.connect import find_embedded
-from infer_console.embedded import EmbeddedEngine, default_settings, remove_stale_directories
+from infer_console.embedded import (
+    EmbeddedEngine,
+    EmbeddedError,
+    default_settings,
+    fetch_model,
+    remove_stale_directories,
+)
 from infer_engine.settings import DEFAULT_MODEL
 from support.eventually import eventually
 from support.processes import alive, children, wait_gone
@@ -108,6 +114,30 @@ def test_a_killed_console_leaves_no_engine(directory: Path) -> None:
         os.kill(console.pid, signal.SIGKILL)
         console.wait(60)
         assert wait_gone(family) == []
+
+
+def test_while_the_model_is_looked_for_something_else_is_done(directory: Path) -> None:
+    others = set(children(os.getpid()))
+    looking: set[int] = set()
+    here = str(write_tiny_gguf(directory / "tiny.gguf"))
+    fetch_model(here, lambda: looking.update(set(children(os.getpid())) - others))
+    assert looking
+    with pytest.raises(EmbeddedError, match="could not be fetched"):
+        fetch_model(str(directory / "nothing.gguf"))
+
+
+def test_who_is_told_to_end_leaves_no_fetching(directory: Path) -> None:
+    others = set(children(os.getpid()))
+    looking: set[int] = set()
+
+    def told() -> None:
+        looking.update(set(children(os.getpid())) - others)
+        raise SystemExit(143)
+
+    with pytest.raises(SystemExit):
+        fetch_model(str(directory / "nothing.gguf"), told)
+    assert looking
+    assert wait_gone(list(looking)) == []
 
 
 def test_a_share_of_the_cores_is_left_to_the_console(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ KEYS = {
     "down": "\x1b[B",
     "right": "\x1b[C",
     "left": "\x1b[D",
+    "end": "\x1b[F",
     "backspace": "\x7f",
     "ctrl+c": "\x03",
 }

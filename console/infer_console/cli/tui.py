@@ -5,6 +5,8 @@ import signal
 import sys
 import threading
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 DEFAULT_FPS = FASTEST_HZ
 SLOW_END_S = 1.0
+#: An exit status from here on is that of a signal.
+FIRST_SIGNAL = 128
 #: Of a console, each with a collector of its own.
 MOST_FLEETS = 8
 
@@ -150,13 +154,15 @@ def _watch_several(arguments: Namespace) -> int:
         from infer_console.ui.fleets import Fleets
 
         fleets = Fleets(collectors)
-        return run_app(
+        status = run_app(
             fleets,
             embedded=None,
             read_only=arguments.read_only,
             display=display_of(arguments),
             past=fleets,
         )
+        _finish(collectors, status)
+        return status
     finally:
         for each in collectors:
             each.stop()
@@ -170,7 +176,7 @@ def _embed(arguments: Namespace) -> int:
     _end_tidily()
     try:
         settings = default_settings()
-        fetch_model(settings["replica"]["model"])
+        fetch_model(settings["replica"]["model"], _import_screen)
         engine = EmbeddedEngine(settings)
         engine.start()
     except EmbeddedError as error:
@@ -184,15 +190,27 @@ def _embed(arguments: Namespace) -> int:
         _end(engine)
 
 
+def _import_screen() -> None:
+    """What takes longest before the first frame, while there is something else to wait for."""
+    import infer_console.ui.app  # noqa: F401 - for its time
+
+
 def _end(engine: "EmbeddedEngine") -> None:
-    """Replicas that are just loading take a moment to end; an operator who waits is told for what."""
+    """Replicas that are just loading take a moment to end."""
+    with _slow("ending the engine"):
+        engine.stop()
+
+
+@contextmanager
+def _slow(what: str) -> Generator[None]:
+    """An operator who waits is told for what."""
     from infer_console.cli.output import note
 
-    slow = threading.Timer(SLOW_END_S, note, ["ending the engine"])
+    slow = threading.Timer(SLOW_END_S, note, [what])
     slow.daemon = True
     slow.start()
     try:
-        engine.stop()
+        yield
     finally:
         slow.cancel()
 
@@ -202,15 +220,25 @@ def _show(collector: "Collector", engine: "EmbeddedEngine | None", arguments: Na
     try:
         from infer_console.ui.app import run_app
 
-        return run_app(
+        status = run_app(
             collector,
             embedded=engine,
             read_only=collector.read_only,
             display=display_of(arguments),
             past=collector,
         )
+        _finish([collector], status)
+        return status
     finally:
         collector.stop()
+
+
+def _finish(collectors: "Sequence[Collector]", status: int) -> None:
+    """What is being exported is written before an operator has left; a signal waits for nothing."""
+    if status < FIRST_SIGNAL:
+        with _slow("writing what was exported"):
+            for each in collectors:
+                each.finish_exports()
 
 
 def display_of(arguments: Namespace) -> "Display":

@@ -1,7 +1,6 @@
 """Pieces of the server's flight recorder, fetched when somebody scrubs to a time, or looks at a detail, that
 this console was not told of. One at a time, in the background, bounded in bytes."""
 
-import asyncio
 import io
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -9,6 +8,7 @@ from typing import Protocol
 
 from infer_engine.protocol import History
 
+from infer_console.past.aside import aside
 from infer_console.past.load import Loader, before, load
 from infer_console.past.tape import Tape
 from infer_console.past.timeline import Timeline
@@ -65,7 +65,7 @@ class FlightRecords:
             content = await self.read(client, max(earliest_at, at - PIECE_S / 2), at + PIECE_S / 2)
             history = await client.history(HISTORY_S, HISTORY_STEP_S)
             self.progress = "reading"
-            tape = await asyncio.to_thread(self._load, content, history)
+            tape = await aside(lambda: self._load(content, history))
         except BaseException:
             self.progress = "that time could not be fetched"
             raise

@@ -154,7 +154,8 @@ class Tape:
 
     def _compress(self, segment: Segment) -> None:
         if segment.pending:
-            frame = self._compressor.compress(bytes(segment.pending))
+            # A copy: what the compressor returns keeps all the room that it might have needed.
+            frame = bytes(memoryview(self._compressor.compress(bytes(segment.pending))))
             self._count(segment, len(frame) - len(segment.pending))
             segment.frames.append(frame)
             segment.pending.clear()
@@ -167,7 +168,9 @@ class Tape:
 
     @property
     def bytes(self) -> int:
-        return self._bytes
+        """With what is kept of the time before the first segment, which is bounded by itself."""
+        samples = len(self._before) * SAMPLE_BYTES * (len(self._before[-1]) if self._before else 0)
+        return self._bytes + samples + len(self._events_before) * EVENT_BYTES
 
     def span(self) -> tuple[float, float] | None:
         """The moments that can be shown; None where there are none."""

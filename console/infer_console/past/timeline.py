@@ -17,6 +17,8 @@ from infer_console.state.picture import Picture, ReplicaPicture
 PIECES_BYTES = 32 * 1024 * 1024
 #: The recorder says something this often, at least: so far a piece holds beyond its last message.
 PIECE_TOLERANCE_S = 10.0
+#: A moment is a whole state, and is not counted: so many tapes have one, and the first that was made goes.
+MOST_MOMENTS = 3
 
 
 class Timeline:
@@ -111,6 +113,11 @@ class Timeline:
                 gone = self._pieces.pop(0)
                 self._moments.pop(id(gone), None)
 
+    @property
+    def pieces_bytes(self) -> int:
+        """What was fetched of the flight recorder takes in memory."""
+        return sum(piece.bytes for piece in self._pieces_now())
+
     def envelopes(self, from_at: float, to_at: float) -> Iterator[Envelope]:
         """What the own tape has of a time, from the snapshot before it on."""
         for stretch in self.own.stretches(from_at, to_at):
@@ -131,6 +138,10 @@ class Timeline:
             return None
         moment = self._moments.get(id(tape))
         if moment is None or not moment.can_reach(stretch, at):
+            with self._lock:
+                self._moments.pop(id(tape), None)
+                for oldest in list(self._moments)[: 1 - MOST_MOMENTS]:
+                    del self._moments[oldest]
             moment = self._moments[id(tape)] = Moment(tape, stretch, self._url)
         before = moment.folded
         picture = moment.picture(at)

@@ -153,6 +153,8 @@ class ConsoleState:
             return False
         self._epoch, self._seq = epoch, seq
         self.link.heard(now_s)
+        if prev and self.is_whole:
+            self.link.resumed(now_s)
         return True
 
     def _fold_world(self, delta: FleetDelta | ReplicaFrame | ReplicaGone | HeldDelta) -> None:

@@ -49,6 +49,11 @@ class LinkFold:
         self._was_live = True
         self._heard_s = now_s
 
+    def resumed(self, now_s: float) -> None:
+        """The stream goes on after the last message that came: what is shown is whole without a snapshot."""
+        if self._state != "live":
+            self.live(now_s)
+
     def lost(self, message: str) -> None:
         self._state, self._message = "lost", message
 

@@ -1,6 +1,7 @@
 """The console's Textual app: screens over pictures, at the terminal's pace."""
 
 import asyncio
+import contextlib
 import time
 import traceback
 from typing import TYPE_CHECKING
@@ -241,8 +242,9 @@ class ConsoleApp(App[int]):
             self._guard.leave(status, lambda: queued_writes(self) > 0)
 
     def on_loop(self, call: "Callable[..., None]", *arguments: object) -> None:
-        """From any thread: call it soon where the screens are."""
-        self._event_loop.call_soon_threadsafe(call, *arguments)
+        """From any thread: call it soon where the screens are; not at all when those are gone."""
+        with contextlib.suppress(RuntimeError):
+            self._event_loop.call_soon_threadsafe(call, *arguments)
 
     def _wake(self) -> None:
         """On the collector's thread. Wake-ups coalesce: one message is under way at most."""

@@ -2,14 +2,17 @@
 
 import copy
 import dataclasses
+import tracemalloc
 from random import Random
 
 import pytest
+from infer_console.diagnosis.judge import Judge
+from infer_console.past import tape as tape_module
 from infer_console.past.load import Loader, load
 from infer_console.past.moment import decoded
 from infer_console.past.snapshot import snapshot_deltas, snapshot_lines
-from infer_console.past.tape import SEGMENT_BYTES, SEGMENT_S, Tape
-from infer_console.past.timeline import Timeline, lacks_detail
+from infer_console.past.tape import SEGMENT_BYTES, SEGMENT_S, Segment, Tape
+from infer_console.past.timeline import MOST_MOMENTS, Timeline, lacks_detail
 from infer_console.recording import fold_all
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import NO_OWNER, BlockMap, Picture
@@ -46,6 +49,31 @@ def known(picture: Picture) -> tuple[object, ...]:
 def named(blocks: BlockMap) -> list[str | None]:
     """Each block's owner by name."""
     return [None if owner == NO_OWNER else blocks.owners[owner] for owner in blocks.owner]
+
+
+def test_messages_take_the_memory_that_is_counted_for_them() -> None:
+    lines = [line for line, _ in messages()]
+    tape = Tape()
+    tape.begin(Segment(from_at=0.0, until_at=0.0, judge=Judge(), judge_offset_s=0.0))
+    tracemalloc.start()
+    try:
+        for at, line in enumerate(lines * 4):
+            tape.add(line, float(at))
+        here = tracemalloc.Filter(True, tape_module.__file__)
+        kept = tracemalloc.take_snapshot().filter_traces([here]).statistics("filename")
+    finally:
+        tracemalloc.stop()
+    assert 0 < kept[0].size < 2 * tape.bytes
+
+
+def test_of_many_pieces_few_stand_ready(timeline: Timeline) -> None:
+    """Each of them is a whole state."""
+    many = Timeline("", Tape())
+    at = span(timeline)[0] + 5.0
+    for _ in range(MOST_MOMENTS + 2):
+        many.add_piece(copy.copy(timeline.own))
+    assert all(many._seek(piece, at) is not None for piece in many._pieces)
+    assert len(many._moments) == MOST_MOMENTS
 
 
 def test_a_moment_is_what_folding_everything_until_then_gives(timeline: Timeline) -> None:

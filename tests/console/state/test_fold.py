@@ -394,6 +394,25 @@ def test_a_link_that_was_live_is_lost_and_counts_its_return() -> None:
     assert (link.picture(0.0).state, link.picture(0.0).reconnects) == ("live", 1)
 
 
+def test_a_stream_that_goes_on_where_it_broke_is_live_without_a_snapshot() -> None:
+    stream = Stream()
+    link = stream.state.link
+    stream.send(BEGIN, FLEET, SnapshotEnd())
+    link.connecting("silent for 6 s")
+    assert stream.send(event(1), now_s=70.0)
+    assert (link.picture(70.0).state, link.picture(70.0).reconnects) == ("live", 1)
+    assert link.picture(70.0).message == ""
+
+
+def test_half_of_a_snapshot_is_not_live() -> None:
+    stream = Stream()
+    stream.send(BEGIN, FLEET, SnapshotEnd())
+    stream.state.link.connecting("refused")
+    stream.reopen()
+    stream.send(BEGIN, FLEET)
+    assert stream.state.link.state == "lost"
+
+
 def test_bytes_are_a_rate_over_the_last_seconds() -> None:
     stream = Stream()
     stream.send(BEGIN, SnapshotEnd())

@@ -5,10 +5,14 @@ The console runs in a pseudo-terminal that answers its questions, attached to a 
 exact; times and CPU are this machine's, so the fleet gets another core than the console where there are two.
 """
 
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from infer_engine.settings import DEFAULT_MODEL
+
+from infer_console.embedded import EmbeddedError, fetch_model
 from infer_console.ui.benchmark.fleet import SimulatedFleet, busy, pin, simulated_fleet
 from infer_console.ui.benchmark.replay import Replay
 from infer_console.ui.benchmark.terminal import ConsoleInTerminal, TerminalError
@@ -34,7 +38,7 @@ Result = dict[str, Any]
 
 def measure() -> list[Result]:
     """Some three minutes. Raise TerminalError where the console or the fleet did not do what is measured."""
-    made: list[Result] = []
+    made = embedded_first_frame()
     with simulated_fleet() as fleet:
         made += _first_frame(fleet)
         made += [_bytes(fleet, "Fleet", "", "idle"), _bytes(fleet, "Replica", "2", "idle")]
@@ -121,6 +125,29 @@ def _first_frame(fleet: SimulatedFleet) -> list[Result]:
     return [
         result("--connect to first frame", sorted(frames)[1], "s", WANTED["first"], frames),
         result("--connect to first picture of the fleet", sorted(pictures)[1], "s", None, pictures),
+    ]
+
+
+def embedded_first_frame() -> list[Result]:
+    """From no argument at all to the first frame, and to the first word of the engine that is being started.
+    Its model is fetched before, and no engine that runs already is found."""
+    try:
+        fetch_model(DEFAULT_MODEL)
+    except EmbeddedError as error:
+        raise TerminalError(str(error)) from error
+    frames: list[float] = []
+    words: list[float] = []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory(prefix="ic-", dir="/tmp") as place:
+            env = {"XDG_RUNTIME_DIR": place, "INFER_CONSOLE_CONNECT": "", "INFER_CONSOLE_MODEL": ""}
+            with ConsoleInTerminal([], env=env) as console:
+                said = _wait(console, lambda lines: any("starting the engine" in line for line in lines))
+                frame = first_seen(console, lambda lines: any(line.strip() for line in lines))
+                words.append(said - console.started_s)
+                frames.append((frame or said) - console.started_s)
+    return [
+        result("embedded, to first frame", sorted(frames)[1], "s", WANTED["first"], frames),
+        result("embedded, to the engine's start shown", sorted(words)[1], "s", WANTED["first"], words),
     ]
 
 

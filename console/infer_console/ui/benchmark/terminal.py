@@ -11,8 +11,8 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, TracebackType
 from typing import NamedTuple, Self
 
 from infer_console.terminal.link import QUESTION
@@ -39,7 +39,15 @@ class TerminalError(Exception):
 class ConsoleInTerminal:
     """Use as a context manager: leaving it ends the console."""
 
-    def __init__(self, arguments: Sequence[str], *, columns: int = COLUMNS, rows: int = ROWS) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        columns: int = COLUMNS,
+        rows: int = ROWS,
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``env`` is added to this process's own; a variable that is empty is taken out."""
         self.columns, self.rows = columns, rows
         self._chunks: list[Chunk] = []
         self._lock = threading.Lock()
@@ -50,7 +58,8 @@ class ConsoleInTerminal:
         self._leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         environment = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
-        environment |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
+        environment |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8", **env}
+        environment = {name: value for name, value in environment.items() if value}
         self.started_s = time.monotonic()
         try:
             self.process = subprocess.Popen(
