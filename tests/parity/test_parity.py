@@ -23,6 +23,7 @@ TIMEOUT_S = 900.0
 
 
 @pytest.mark.model
+@pytest.mark.apart
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_sixty_four_prompts_give_the_same_tokens_in_every_mode(capsys: pytest.CaptureFixture[str]) -> None:
     outputs = {line["mode"]: line["outputs"] for line in run_all_modes()}
