@@ -116,6 +116,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     apart = [item.nodeid for item in session.items if item.get_closest_marker("apart")]
     if apart and _is_long(session.items) and not session.config.option.collectonly:
         _elsewhere = Elsewhere.begin(session.config.rootpath, apart)
+        for item in session.items:
+            if isinstance(item, pytest.Function) and item.get_closest_marker("apart"):
+                item.fixturenames.clear()  # they are made there
 
 
 def _is_long(items: list[pytest.Item]) -> bool:
