@@ -9,6 +9,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+# The hooks of tests that run apart.
+from support.apart import (  # noqa: F401
+    pytest_collection_finish,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_pyfunc_call,
+    pytest_runtest_logreport,
+    pytest_unconfigure,
+)
+
 # Read once, when torch loads: idle compute threads sleep, else they starve the servers that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 

@@ -8,6 +8,7 @@ import socket
 from collections import Counter
 from typing import Any
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from infer_engine.control.api import build_control, control_routes
@@ -45,7 +46,7 @@ def fuzz(described: dict[str, Any], base_url: str) -> Counter[int]:
     )
     @given(case=schema.as_strategy())
     def send(case: Any) -> None:
-        response = case.call(base_url=base_url, headers={"host": "localhost"}, timeout=10)
+        response = case.call(base_url=base_url, headers={"host": "localhost"}, timeout=60)
         answered[response.status_code] += 1
         case.validate_response(response, checks=CHECKS)
 
@@ -53,6 +54,7 @@ def fuzz(described: dict[str, Any], base_url: str) -> Counter[int]:
     return answered
 
 
+@pytest.mark.timeout(600)
 async def test_no_request_makes_it_fail(context: Context) -> None:
     described = describe([route for route in control_routes(context) if not route.stream])
     listening = socket.create_server(("127.0.0.1", 0))

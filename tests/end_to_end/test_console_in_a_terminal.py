@@ -55,7 +55,7 @@ def test_inject_watch_drain_and_leave(
         terminal.wait_for(r"the server's prediction")
         # For longer than all that follows takes, on however slow a machine.
         terminal.send("down", "down", "10m")
-        terminal.wait_for(r"about 600 chat requests")
+        terminal.wait_for(r"the server's prediction:(.|\n)*about 600 chat requests")
         terminal.send("up", "up")  # out of the field, which takes letters
         apply(terminal, "I")
 
@@ -72,7 +72,7 @@ def test_inject_watch_drain_and_leave(
         # D drains it; the dialog names it and says what will happen.
         terminal.send("D")
         terminal.wait_for(f"Drain {name}")
-        terminal.wait_for(r"prediction")
+        terminal.wait_for(r"the server's prediction")
         apply(terminal, "D")
         terminal.send("1")
         terminal.wait_for(rf"{name}\s+drained", 90)
@@ -84,14 +84,14 @@ def test_inject_watch_drain_and_leave(
         # U brings it back: the cursor is still on it.
         terminal.send("U")
         terminal.wait_for(f"Undrain {name}")
-        terminal.wait_for(r"prediction")
+        terminal.wait_for(r"the server's prediction")
         apply(terminal, "U")
         terminal.wait_for(rf"{name}\s+ready")
 
         # I again stops what is still being injected.
         terminal.send("I")
         terminal.wait_for(r"Stop test traffic")
-        terminal.wait_for(r"prediction")
+        terminal.wait_for(r"the server's prediction")
         apply(terminal, "I")
 
         terminal.send("q")

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import pytest
 from infer_engine.fleet.generation import Generation, Refusal
 from infer_engine.protocol import ChangeTenant, Effect, Shed, TenantStatus, Tier
 from support.simulated_fleet import Arrival, SimulatedBench, run, spec
@@ -115,6 +116,7 @@ def acme(bench: SimulatedBench) -> TenantStatus:
     return next(each for each in bench.fleet.tenants().tenants if each.name == "acme")
 
 
+@pytest.mark.apart
 def test_a_flood_is_stopped_by_one_command_and_as_was_told(tmp_path: Path) -> None:
     told = flooded(1, tmp_path / "run")
     numbers = told.effect.numbers
@@ -136,6 +138,7 @@ def test_a_flood_is_stopped_by_one_command_and_as_was_told(tmp_path: Path) -> No
     assert (numbers["others_queue_wait_p95_s"] or 0.0) >= 0.8 * share(told.others_s, 0.95) - 0.1
 
 
+@pytest.mark.apart
 def test_shedding_frees_what_was_told_and_interactive_waits_as_was_told(tmp_path: Path) -> None:
     async def drill(bench: SimulatedBench) -> None:
         crowd = Crowd()

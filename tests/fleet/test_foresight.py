@@ -39,6 +39,7 @@ async def flood(
     return taken, refused
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("answers", [(TOKENS,), (25, 50, 75)])
 def test_ten_times_too_many_with_deadlines_are_refused_and_not_cut(
     tmp_path: Path, answers: tuple[int, ...]

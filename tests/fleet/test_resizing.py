@@ -159,6 +159,7 @@ async def test_the_fenced_do_not_count() -> None:
         assert bench.fleet.fencing.predict("r0", Fence()).summary[0].startswith("r0 is fenced already")
 
 
+@pytest.mark.apart
 def test_a_simulated_fleet_grows_and_shrinks_under_load(tmp_path: Path) -> None:
     async def drill(bench: SimulatedBench) -> None:
         operations = Operations(bench.fleet.now, lambda _: None)

@@ -97,6 +97,7 @@ def test_the_index_knows_no_block_that_was_evicted(tmp_path: Path) -> None:
     run(drill, tmp_path, replicas=1, kv_blocks=100, host_blocks=0)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     ("workload", "most"), [("prefix-heavy", 1.0), ("uniform", 1.05), ("adversarial", 1.05)]
 )

@@ -67,6 +67,7 @@ async def _mixed(bench: SimulatedBench) -> bytes:
     return bench.log()
 
 
+@pytest.mark.apart
 def test_the_same_seed_gives_the_same_log_to_the_bit_and_another_one_another(tmp_path: Path) -> None:
     logs = [run(_mixed, tmp_path, seed=seed, kv_blocks=900) for seed in (7, 7, 8)]
     assert logs[0] == logs[1]
@@ -76,6 +77,7 @@ def test_the_same_seed_gives_the_same_log_to_the_bit_and_another_one_another(tmp
         assert kind in logs[0], kind
 
 
+@pytest.mark.apart
 def test_another_process_with_other_hashes_gives_the_same_log(tmp_path: Path) -> None:
     digests = {_digest_in_a_process(tmp_path / seed, seed) for seed in ("1", "2")}
     assert len(digests) == 1

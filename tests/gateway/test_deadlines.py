@@ -1,6 +1,9 @@
 """A request's deadline: how it is given, and what the client sees when it has passed."""
 
 import json
+import os
+import signal
+import time
 from typing import Any
 
 import openai
@@ -25,15 +28,26 @@ async def test_an_answer_that_takes_too_long_is_a_gateway_timeout(served: Served
 
 
 async def test_a_stream_ends_in_an_error_frame_and_without_done(served: Served) -> None:
+    """Its replica sleeps between the first token and the deadline, so that the answer is not complete before
+    it, however fast the machine is."""
+    deadline_s = 2.0
+    replica = served.fleet.replica("r0").pid
+    assert replica is not None
+
     def ask(client: openai.OpenAI) -> list[str]:
-        asked = body()
-        headers = {"x-infer-deadline-s": "0.6"}
-        lines: list[str] = []
+        headers = {"x-infer-deadline-s": str(deadline_s)}
+        asked_s = time.monotonic()
         with client.completions.with_streaming_response.create(
-            **asked, stream=True, extra_headers=headers
+            **body(), stream=True, extra_headers=headers
         ) as response:
-            lines += [line for line in response.iter_lines() if line.startswith("data:")]
-        return lines
+            data = (line for line in response.iter_lines() if line.startswith("data:"))
+            first = next(data)
+            os.kill(replica, signal.SIGSTOP)
+            try:
+                time.sleep(max(0.0, asked_s + deadline_s + 0.2 - time.monotonic()))
+            finally:
+                os.kill(replica, signal.SIGCONT)
+            return [first, *data]
 
     lines = await served.call(ask)
     last = json.loads(lines[-1].removeprefix("data:"))

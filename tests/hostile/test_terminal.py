@@ -82,7 +82,8 @@ def fixed_cells(shown: list[Grid]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.terminal
-@pytest.mark.timeout(300)  # two parades, drawn twice each by a slow emulator
+@pytest.mark.apart
+@pytest.mark.timeout(900)  # two parades, drawn twice each by a slow emulator
 def test_a_parade_of_hostile_texts_changes_nothing_but_text() -> None:
     benign_raw, benign = parade("benign")
     hostile_raw, hostile = parade("hostile")

@@ -12,6 +12,7 @@ from support.server import serving
 from support.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.apart, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

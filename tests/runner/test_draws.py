@@ -85,6 +85,8 @@ class Difference:
 
 
 @pytest.mark.model
+@pytest.mark.apart
+@pytest.mark.timeout(900)
 def test_the_batch_and_preemption_change_no_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = make_runner(device="cpu", kv_blocks=128, host_blocks=64)
     alone = {request.id: request for request in batch()}

@@ -94,6 +94,8 @@ def config(a: Architecture) -> dict[str, object]:
 
 
 @pytest.mark.model
+@pytest.mark.apart
+@pytest.mark.timeout(900)
 def test_the_exported_default_model_continues_as_in_transformers(default_file: Path, room: Path) -> None:
     """The ids that transformers generated from the GGUF file, in fp32."""
     directory = export(default_file, room / "exported")

@@ -37,7 +37,7 @@ from support.replicas import ScriptedRunner, make_loop, runner_info
 
 DEADLINE_S = 60.0
 #: Processes that import torch from a disk that nobody has read yet take longer than that.
-START_S = 60.0
+START_S = 180.0
 
 
 async def until(condition: Callable[[], object], what: str = "", within_s: float = DEADLINE_S) -> None:

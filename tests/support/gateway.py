@@ -114,7 +114,7 @@ async def running_fleet(model: Path, **replica: Any) -> AsyncGenerator[Fleet]:
     fleet = Fleet(ServerSettings(replicas=1, replica=settings))
     await fleet.start()
     try:
-        await until(lambda: fleet.ready, "a ready replica", 60)
+        await until(lambda: fleet.ready, "a ready replica", 180)
         yield fleet
     finally:
         await fleet.stop()

@@ -24,7 +24,7 @@ from support.if_match import CurrentVersion
 from support.processes import children, wait_gone
 from support.tiny_model import write_tiny_gguf
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.05
 #: What every command has to be declared as, one without a body included.

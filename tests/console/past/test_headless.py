@@ -72,7 +72,7 @@ async def test_the_oldest_files_go_when_all_are_too_many_bytes(tmp_path: Path) -
 
 
 async def until(what: str, seen: Callable[[], object]) -> None:
-    deadline = asyncio.get_running_loop().time() + 20
+    deadline = asyncio.get_running_loop().time() + 60
     while not seen():
         assert asyncio.get_running_loop().time() < deadline, f"never: {what}"
         await asyncio.sleep(0.02)
