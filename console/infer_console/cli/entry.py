@@ -108,7 +108,8 @@ def _connect_option(parser: argparse.ArgumentParser, name: str, default: list[st
         default=default,
         metavar="URL",
         help="the engine server to speak to: unix:///path, http(s)://HOST:PORT or ssh://HOST; or one"
-        " that is not ours, to watch it: vllm+http://HOST:PORT, sglang+, llamacpp+, auto+",
+        " that is not ours, to watch it: vllm+http://HOST:PORT, sglang+, llamacpp+, auto+; several as one"
+        " fleet: vllm+http://A:8000,B:8000; every address behind a name: dns+vllm://NAME:PORT",
     )
 
 

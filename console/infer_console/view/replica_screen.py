@@ -135,6 +135,8 @@ def _numbers(
 def _requests(replica: ReplicaPicture, look: Look, size: Size, height: int) -> list[Section]:
     """A long roster or queue leaves room for the others, the roster also for the queue."""
     running, waiting = len(roster(replica, look)), len(queue(replica, look))
+    if not running and replica.status.watched_url:
+        running = 3  # what such a server does not tell, and what would
     roomy = height >= ROOMY
     roster_most = height * 3 // 8 if roomy and waiting > 3 else height // 2 if roomy else height // 3
     queue_least = 1 + max(1, min(waiting, 6 if roomy else 4))

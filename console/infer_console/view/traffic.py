@@ -9,6 +9,7 @@ from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.format import age, count, milliseconds, rate, short_count, size
 from infer_console.view.layout import rule
 from infer_console.view.row import Line, Role, Row, Shown
+from infer_console.view.watched import is_watched
 
 _LABEL_CELLS = 10
 FINISH_ROLES: dict[str, Role] = {"stop": "text", "length": "text", "cancelled": "warn", "error": "crit"}
@@ -111,6 +112,8 @@ def test_rows(picture: Picture, width: int) -> list[Row]:
         return [*rows, *_counted(traffic, Line(width).to(_LABEL_CELLS - 2))]
     elif traffic.sent:
         line.put("over", "dim")
+    elif is_watched(picture):
+        return []
     else:
         return [line.put("none   I: inject", "dim").row()]
     if width < 90:

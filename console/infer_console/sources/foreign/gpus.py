@@ -125,18 +125,18 @@ class Gpus:
         return found
 
     def _tell(self, exporter: Exporter, beside: list[Member], left: int) -> None:
-        where = f"dcgm {exporter.server.netloc}"
+        where, gpus = f"dcgm {exporter.server.netloc}", f"{left} GPU{'s' if left != 1 else ''}"
         if exporter.trouble:
             words = f"{where}: {exporter.trouble}"
         elif not exporter.gpus or not left:
             words = ""
         elif not beside:
-            words = f"{where}: {left} GPUs are of no server that is watched"
+            words = f"{where}: {gpus} of no server that is watched"
         elif len(beside) > 1:
             names = ", ".join(member.server.netloc for member in beside)
-            words = f"{where}: {left} GPUs, and nobody says which are whose of {names}: #gpu=0+1 does"
+            words = f"{where}: {gpus}, and nobody says whose of {names}: #gpu=0+1 does"
         else:
-            words = f"{where}: {left} GPUs are not said to be a server's"
+            words = f"{where}: {gpus} not said to be a server's"
         if words != self._said.get(where, ""):
             self._said[where] = words
             self._say(words or f"{where}: all its GPUs are known")

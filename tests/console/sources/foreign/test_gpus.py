@@ -122,13 +122,13 @@ def test_gpus_of_several_servers_are_whose_they_are_said_to_be() -> None:
         assert [row.gpu for row in rows] == [None, None]
         (event,) = events
         assert (event.reason, event.replica) == ("gpus", None)
-        assert "2 GPUs, and nobody says which are whose of 127.0.0.1:" in (event.message or "")
+        assert "2 GPUs, and nobody says whose of 127.0.0.1:" in (event.message or "")
         rows, events = told(f"vllm+{one.url}#gpu=1,vllm+{other.url}#gpu={FIRST},dcgm+{exporter.url}")
         assert [row.gpu.uuid for row in rows if row.gpu] == [SECOND, FIRST]
         assert not events
         rows, events = told(f"vllm+{one.url}#gpu=0,vllm+{other.url},dcgm+{exporter.url}")
         assert [row.gpu.uuid if row.gpu else None for row in rows] == [FIRST, None]
-        assert "1 GPUs, and nobody says which" in (events[0].message or "")
+        assert "1 GPU, and nobody says whose of" in (events[0].message or "")
 
 
 def test_an_exporter_that_fails_takes_the_health_away_and_nothing_else() -> None:
