@@ -60,8 +60,13 @@ class JoinedProcess:
             self._on_end()
 
     def kill(self) -> None:
-        if not self._code.done():
-            self.guest.tell(EndLife(incarnation=self.incarnation, why="the server has given it up"))
+        self._tell_to_end()
+
+    def _tell_to_end(self) -> bool:
+        """False where nobody is left to be told."""
+        if self._code.done():
+            return False
+        return self.guest.tell(EndLife(incarnation=self.incarnation, why="the server has given it up"))
 
     def hang_up(self) -> None:
         """Nobody waits for it any more, whatever becomes of its worker."""
@@ -70,10 +75,10 @@ class JoinedProcess:
 
     async def stop(self) -> int | None:
         """Where it cannot be told, its link's end ends it."""
-        self.kill()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GRACE_S):
-                await self.wait()
+        if self._tell_to_end():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GRACE_S):
+                    await self.wait()
         self.end(-signal.SIGKILL)
         return await self.wait()
 
