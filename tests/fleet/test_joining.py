@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Refusal
-from infer_engine.fleet.joining import KEPT_S, Door
+from infer_engine.fleet.joining import KEPT_S, RETURN_S, Door
 from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.model.fingerprint import difference
 from infer_engine.protocol import Event, Scale
@@ -31,7 +31,7 @@ from infer_engine.replica.key_list import KeyList
 from infer_engine.replica.link_watch import LinkLostError
 from infer_engine.replica.messages import LinkKeys
 from infer_engine.settings import ReplicaSettings, ServerSettings
-from support.fleets import until
+from support.fleets import spec, until
 
 MODEL = {"layers": "2", "tokenizer": "t", "weights": "w"}
 
@@ -240,6 +240,11 @@ async def test_one_who_leaves_or_stays_away_is_removed_and_nobody_is_started_ins
         leaver.send(LifeEnded(incarnation=1, code=0))
         await until(lambda: fleet.replica_ids() == ["r1"])
         await there.ended("r1", lost, 1, 1)
+        waiting = fleet.submit(spec(4, 4))
+        assert not waiting.finished, "it waits: the replica may be here again in a moment"
+        there.ahead_s = RETURN_S + 1
+        await until(lambda: waiting.finished)
+        assert waiting.error_code == "no_ready_replica"
         there.ahead_s = KEPT_S + 1
         await until(lambda: fleet.replica_ids() == [])
         with pytest.raises(Refusal) as refused:

@@ -45,6 +45,7 @@ class JoinedProcess:
         self.guest = guest
         self.incarnation = incarnation
         self._on_end = on_end
+        self._oom: bool | None = None
         self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     @property
@@ -54,8 +55,9 @@ class JoinedProcess:
     async def wait(self) -> int:
         return await asyncio.shield(self._code)
 
-    def end(self, code: int) -> None:
+    def end(self, code: int, *, oom: bool | None = None) -> None:
         if not self._code.done():
+            self._oom = oom
             self._code.set_result(code)
             self._on_end()
 
@@ -89,7 +91,8 @@ class JoinedProcess:
         return None
 
     def oom_killed(self) -> bool | None:
-        return None
+        """By its machine's own word."""
+        return self._oom
 
 
 @dataclass(slots=True)
@@ -118,6 +121,7 @@ class Seat:
         self.guest, self.host = guest, guest.host
         guest.seat = self
         self.handle.joined = JoinedFrom(guest.host, guest.public)
+        self.handle.may_return = True
         self.empty_since_s = None
         self.arrived.set()
 

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 #: How long a place is kept for a replica that was lost, in real seconds.
 KEPT_S = 600.0
+#: For how long requests wait for one that was lost, where there is no other.
+RETURN_S = 30.0
 #: Processes that may be at the door at once, places there may be.
 MOST_GUESTS = 1024
 MOST_SEATS = 1024
@@ -125,7 +127,7 @@ class Joining:
     def _life_ended(self, guest: Guest, ended: LifeEnded) -> None:
         seat = guest.seat
         if seat is not None and seat.process is not None and seat.process.incarnation == ended.incarnation:
-            seat.process.end(ended.code)
+            seat.process.end(ended.code, oom=ended.oom)
         self._guests.pop(guest.route, None)
 
     def _leave(self, guest: Guest, leave: Leave) -> None:
@@ -186,6 +188,7 @@ class Joining:
         handle = self.members.add_joined(replica, JoinedFrom(host, public), self.settings)
         seat = Seat(handle, public, self.link, self.members.feed, self.clock, host)
         seat.empty_since_s = self.clock()
+        handle.may_return = True
         self.members.lifecycles[replica].joins(seat.arrived, seat.launch)
         self.seats[replica] = seat
         return seat
@@ -217,6 +220,7 @@ class Joining:
             empty_s = seat.empty_since_s
             if seat.taken or seat.handle.fenced is not None or empty_s is None or replica in self._tasks:
                 continue
+            seat.handle.may_return = now_s - empty_s <= RETURN_S
             if now_s - empty_s > KEPT_S:
                 self._start(replica, self._remove(replica, "lost"))
 

@@ -87,6 +87,8 @@ class ReplicaHandle:
         self.leaving = False
         #: None of one that the server itself launched.
         self.joined: JoinedFrom | None = None
+        #: It joins by itself and was here not long ago: when it has failed, requests may wait for it.
+        self.may_return = False
         #: Threads that its process computes with.
         self.threads: int | None = None
         #: Limits an operator set, by name, to be set again after a restart.

@@ -41,6 +41,8 @@ class LifeEnded(Struct, frozen=True, kw_only=True, tag="ended"):
 
     incarnation: int
     code: int
+    #: Whether the kernel killed somebody there meanwhile for want of memory; None where that is not told.
+    oom: bool | None = None
 
 
 class Leave(Struct, frozen=True, kw_only=True, tag="leave"):

@@ -40,6 +40,7 @@ from infer_engine.replica.join_socket import JoinSocket
 from infer_engine.replica.launch_local import child_environment, default_threads
 from infer_engine.replica.link_watch import LinkLostError
 from infer_engine.replica.messages import LinkKeys, ReplicaConfig
+from infer_engine.replica.oom import oom_kills
 from infer_engine.replica.wire import WILL_FAIL_AGAIN, MalformedError
 from infer_engine.settings import Device, ReplicaSettings
 
@@ -193,6 +194,7 @@ class Joiner:
             settings=settings,
             keys=structs.replace(self._options.keys, ticket=welcome.ticket),
         )
+        oom_before = oom_kills()
         worker = _start(config)
         try:
             code = self._until_ended(link, worker, welcome.incarnation)
@@ -200,7 +202,9 @@ class Joiner:
             _end(worker)
         # Where the server is gone nobody is left to be told.
         with contextlib.suppress(LinkLostError):
-            link.send(LifeEnded(incarnation=welcome.incarnation, code=code))
+            oom_now = oom_kills()
+            oom = None if oom_before is None or oom_now is None else oom_now > oom_before
+            link.send(LifeEnded(incarnation=welcome.incarnation, code=code, oom=oom))
         if code == WILL_FAIL_AGAIN:
             raise JoinFailedError(f"the worker of {welcome.replica} cannot work: its last words are above")
         if not self._signals:
