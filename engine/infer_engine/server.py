@@ -272,7 +272,8 @@ async def _until_stopped(fleet: Fleet, stop: StopSignal) -> None:
         for replica in fleet.status().replicas:
             if replica.state in ("failed", "restarting") and replica.launcher != "joined":
                 deaths[replica.id] = replica.error or "unknown error"
-        if deaths and fleet.joining is None and deaths.keys() == set(fleet.replica_ids()):
+        joinable = fleet.joining is not None and fleet.joining.door.listed is not None
+        if deaths and not joinable and deaths.keys() == set(fleet.replica_ids()):
             stop.drain_s = 0.0
             raise StartError("no replica could start: " + "; ".join(sorted(set(deaths.values()))))
         with contextlib.suppress(TimeoutError):
