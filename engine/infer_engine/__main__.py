@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from infer_engine import token_command
+from infer_engine import replica_command, token_command
 from infer_engine.benchmark.options import add_options
 from infer_engine.key_command import add_options as key_options
 from infer_engine.model.errors import ModelError
@@ -40,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
             return make_key(options)
         if options.verb == "token":
             return token_command.run(options)
+        if options.verb == "replica":
+            return replica_command.run(options)
         if options.verb == "bench":
             from infer_engine.benchmark.run import run
 
@@ -66,6 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         "--file-only", action="store_true", help="leave preparing the weights to the first start"
     )
     key_options(verbs.add_parser("key", help="make API keys of the gateway"))
+    replica_command.add_options(
+        verbs.add_parser("replica", help="have a replica of this machine join a server")
+    )
     bench = verbs.add_parser("bench", help="measure what the engine reaches on this machine")
     add_options(bench)
     token = verbs.add_parser("token", help="make, list and revoke tokens of the control API")

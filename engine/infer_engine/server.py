@@ -26,8 +26,10 @@ from infer_engine.control.operations import Operations
 from infer_engine.control.recorder import Recorder
 from infer_engine.control.timed_change import TimedChanges
 from infer_engine.control.traffic import Injector
+from infer_engine.door import open_door
 from infer_engine.entrance import Entrance, open_entrance
 from infer_engine.fleet.fleet import Fleet
+from infer_engine.fleet.joining import Door
 from infer_engine.fleet.simulated import simulated_fleet
 from infer_engine.fleet.spec_file import SpecDirError
 from infer_engine.garbage import leave_out_what_is_here, look_seldom
@@ -40,6 +42,7 @@ from infer_engine.listener import Listener
 from infer_engine.loaded_model import LoadedModel, load_model
 from infer_engine.model.errors import ModelError
 from infer_engine.protocol import Operation
+from infer_engine.replica.tcp_link import ListenError as JoinListenError
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.secret_file import SecretFileError
 from infer_engine.settings import ServerSettings
@@ -106,7 +109,7 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
             model = await _unless_stopped(load_model(settings), stop)
             if model is not None:
                 await _run(settings, model, entrance, stop, kept, most_connections)
-    except (ModelError, SpecDirError, AuditDirError) as error:
+    except (ModelError, SpecDirError, AuditDirError, JoinListenError) as error:
         raise StartError(str(error).replace("\n", " ")) from error
     finally:
         sockets.close()
@@ -123,7 +126,8 @@ async def _run(
 ) -> None:
     sockets, admitted, keyring = entrance
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
-    fleet = _fleet(settings, model, clock, kept)
+    door = await open_door(settings, kept)
+    fleet = _fleet(settings, model, clock, kept, door)
     fleet.specs.trouble = fleet.specs.trouble or kept.trouble
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
     limits = Connections(
@@ -179,7 +183,7 @@ async def _run(
         await control.start()
         if keyring is not None or admitted.token_file is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _read_again, control, keyring)
-        _say_listening(sockets, "http" if admitted.tls is None else "https")
+        _say_listening(sockets, "http" if admitted.tls is None else "https", fleet)
         supervisor.ready()
         await _until_stopped(fleet, stop)
     finally:
@@ -229,9 +233,15 @@ def _traces(settings: ServerSettings, fleet: Fleet, model: str) -> OtlpTraces | 
     return OtlpTraces(fleet, exporter, model=model, sample_ratio=settings.otlp_sample)
 
 
-def _fleet(settings: ServerSettings, model: LoadedModel, clock: PacedClock | None, kept: KeptState) -> Fleet:
+def _fleet(
+    settings: ServerSettings,
+    model: LoadedModel,
+    clock: PacedClock | None,
+    kept: KeptState,
+    door: Door | None,
+) -> Fleet:
     if clock is None:
-        return Fleet(settings, spec_dir=kept.specs)
+        return Fleet(settings, spec_dir=kept.specs, door=door)
     return simulated_fleet(
         settings,
         clock,
@@ -260,9 +270,10 @@ async def _until_stopped(fleet: Fleet, stop: StopSignal) -> None:
     deaths: dict[str, str] = {}
     while not fleet.ready and not stop.asked.is_set():
         for replica in fleet.status().replicas:
-            if replica.state in ("failed", "restarting"):
+            if replica.state in ("failed", "restarting") and replica.launcher != "joined":
                 deaths[replica.id] = replica.error or "unknown error"
-        if deaths and deaths.keys() == set(fleet.replica_ids()):
+        joinable = fleet.joining is not None and fleet.joining.door.listed is not None
+        if deaths and not joinable and deaths.keys() == set(fleet.replica_ids()):
             stop.drain_s = 0.0
             raise StartError("no replica could start: " + "; ".join(sorted(set(deaths.values()))))
         with contextlib.suppress(TimeoutError):
@@ -340,11 +351,13 @@ def _leave_anyway_after(seconds: float) -> None:
     timer.start()
 
 
-def _say_listening(sockets: Sockets, control_scheme: str) -> None:
+def _say_listening(sockets: Sockets, control_scheme: str, fleet: Fleet) -> None:
     """One line on stdout for whoever started this process; it may not be interested."""
     line = {"control": sockets.control_url, "gateway": sockets.gateway_url, "pid": os.getpid()}
     if sockets.control_tcp is not None:
         line["control_tcp"] = url_of(sockets.control_tcp, control_scheme)
+    if fleet.joining is not None:
+        line["join"] = fleet.joining.link.endpoint
     try:
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()

@@ -146,7 +146,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(max_length=16, description="what members of a group may do over the control socket"),
     ] = {}
     replicas: Annotated[
-        int, Meta(ge=1, le=MOST_SIMULATED, description="replicas, at most 64 unless simulated")
+        int, Meta(ge=0, le=MOST_SIMULATED, description="replicas, at most 64 unless simulated")
     ] = 2
     launcher: Annotated[
         Launcher | None,
@@ -169,6 +169,23 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_replicas: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
         Meta(description="most replicas that scale and fence may lead to; unset: twice replicas, at least 4"),
+    ] = None
+    join_listen: Annotated[
+        Annotated[str, Meta(max_length=300)] | None,
+        Meta(description="[tcp://]HOST:PORT where replicas of other machines may join; needs join_keys"),
+    ] = None
+    join_keys: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="file (mode 0600) of the public keys of replicas that may join; read again by itself"
+        ),
+    ] = None
+    join_key: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="file of the server's own secret key, made where missing, its public one beside it "
+            "in FILE.pub; unset: join-key in the state directory"
+        ),
     ] = None
     replace_stalled: Annotated[
         bool, Meta(description="end and restart a replica that makes no progress though it has work")
@@ -233,6 +250,16 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         deployment = self.deployment
+        if self.replicas == 0 and self.join_listen is None:
+            raise ValueError(
+                "replicas is 0, which is for a server that others join: join_listen is not given"
+            )
+        if (self.join_listen is None) != (self.join_keys is None):
+            raise ValueError("join_listen and join_keys belong together, and one of them is not given")
+        if self.join_key is not None and self.join_listen is None:
+            raise ValueError("join_key is for join_listen, which is not given")
+        if deployment is not None and self.join_listen is not None:
+            raise ValueError("join_listen is for real replicas; simulated ones cannot be joined")
         if deployment is None and self.replicas > MOST_PROCESSES:
             raise ValueError(
                 f"replicas is {self.replicas}; at most {MOST_PROCESSES} are allowed unless they are simulated"
@@ -261,6 +288,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("tls_cert is for control_listen, which is not given")
         if self.launcher == "ray":
             raise ValueError("launcher is ray, which this version does not have; local and inproc it has")
+
+    @property
+    def launcher_used(self) -> Launcher:
+        return self.launcher or ("inproc" if self.simulate is not None else "local")
 
     @property
     def most_replicas(self) -> int:

@@ -17,6 +17,7 @@ from infer_console.cli import (
     plan,
     proxy,
     recordings,
+    replica,
     replica_verbs,
     serve,
     streams,
@@ -52,5 +53,6 @@ VERBS: tuple[Verb, ...] = (
     *audit.VERBS,
     *plan.VERBS,
     *bench.VERBS,
+    *replica.VERBS,
     *web.VERBS,
 )

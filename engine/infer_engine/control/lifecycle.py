@@ -120,6 +120,14 @@ class Lifecycles:
 
     def _predict_restart(self, replica: str, command: Restart) -> Effect:
         status = self._fleet.replica(replica)
+        if status.launcher == "joined":
+            raise refuse(
+                409,
+                "joined_by_itself",
+                "The server cannot restart it.",
+                f"{replica} joined by itself from {status.host}: end its process there, and it joins again; "
+                "fence ends it from here",
+            )
         if status.state not in RESTARTABLE:
             hint = "; release starts it" if status.state == "fenced" else ""
             raise refuse(
@@ -219,7 +227,7 @@ class Lifecycles:
             if status.state in LOADED and status.incarnation > after:
                 handle.update(blocked_by=[], message=f"{replica} is {status.state}")
                 return
-            if status.state in ("failed", "fenced", "stopping"):
+            if status.state in ("failed", "fenced", "stopping") and status.launcher != "joined":
                 raise OperationFailed(f"{replica} is {status.state}: {status.error or 'no reason known'}")
             if self._wall() >= deadline_at:
                 raise OperationFailed(f"{replica} is {status.state} after {LOAD_S:g} s")

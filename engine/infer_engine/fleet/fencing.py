@@ -49,7 +49,9 @@ class Fencing:
         if command.suspect:
             leave = f"{fresh + again} of whose answer nothing was sent start over, {ends} end"
         summary = [
-            f"{replica} takes no more requests, its process is killed, and none is started before release",
+            f"{replica} takes no more requests, its process is killed, and none "
+            + ("may join in its place" if handle.joined else "is started")
+            + " before release",
             f"its {len(requests)} requests leave it at once: {leave}",
         ]
         obstacle = self.resizing.replacement_obstacle(handle)
@@ -90,16 +92,18 @@ class Fencing:
         handle = self._handle(replica)
         if handle.fenced is None:
             return Effect(summary=[f"{replica} is not fenced ({handle.state}): nothing will change"])
-        summary = [f"{replica} is started again; it was fenced because: {handle.fenced}"]
+        again = "may join again" if handle.joined else "is started again"
+        summary = [f"{replica} {again}; it was fenced because: {handle.fenced}"]
         summary.append(
             "it stays drained once it has loaded"
             if handle.cordoned
             else "it takes requests once it has loaded"
         )
-        present, wanted = len(self.resizing.present()) + 1, self.resizing.wanted.replicas
+        launched = handle.joined is None
+        present, wanted = len(self.resizing.present()) + launched, self.resizing.wanted.replicas
         warnings = (
             [f"{present} replicas will be there, {wanted} are wanted: scale takes one out again"]
-            if present > wanted
+            if launched and present > wanted
             else []
         )
         return Effect(summary=summary, numbers={"replicas_after": float(present)}, warnings=warnings)

@@ -24,6 +24,7 @@ from infer_engine.fleet.generation import Generation, GenerationSpec, Refusal
 from infer_engine.fleet.gpu_health import GpuWatch
 from infer_engine.fleet.health import has_work
 from infer_engine.fleet.inbox import Inbox, StateChanges
+from infer_engine.fleet.joining import Door, Joining
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.lifecycle import Launch, set_state
 from infer_engine.fleet.live_limits import Moves
@@ -79,8 +80,10 @@ from infer_engine.protocol import (
 )
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.launch_local import launch
+from infer_engine.replica.links import Links
 from infer_engine.replica.messages import FromReplica, SetLimits, SetShed
 from infer_engine.replica.server_link import MakeLink, ServerLink
+from infer_engine.replica.tcp_link import TcpLink
 from infer_engine.runner.runner import RunnerInfo
 from infer_engine.settings import ServerSettings
 
@@ -119,9 +122,11 @@ class Fleet:
         policy: Policy = choose,
         spec_dir: SpecDir | None = None,
         real_clock: Callable[[], float] | None = None,
+        door: Door | None = None,
     ) -> None:
         """``spec_dir``, open, is where specs outlive this server; SpecDirError when it cannot be read.
-        ``real_clock`` is in real seconds where ``clock`` may be pushed."""
+        ``real_clock`` is in real seconds where ``clock`` may be pushed. ``door``: where replicas of
+        other machines come in."""
         self.settings = settings
         #: Seconds of the fleet's clock in a real one. All durations are of that clock, all moments are real.
         self.pace = pace
@@ -134,6 +139,9 @@ class Fleet:
         self._run_dir = RunDir(run_dir, self.epoch)
         self.run_dir = self._run_dir.path
         self._link = link(self.run_dir, self._receive, self._after_batch)
+        tcp = None if door is None else self._tcp_link(door)
+        if tcp is not None:
+            self._link = Links(self._link, tcp)
         self._handles: dict[str, ReplicaHandle] = {}
         self._ledger = Ledger(self.feed, clock)
         loads = Loads(self._ledger, settings.replica.max_waiting)
@@ -202,6 +210,19 @@ class Fleet:
         )
         for replica in begin.ids:
             self.members.add(replica, max(1, len(begin.ids)))
+        self.joining: Joining | None = None
+        if door is not None and tcp is not None:
+            self.joining = Joining(
+                door=door,
+                link=tcp,
+                members=self.members,
+                wanted=begin.wanted,
+                settings=settings.replica,
+                clock=real_clock or time.monotonic,
+                drain=self.close_for_restart,
+            )
+            for replica, written in (known.joined if known is not None else {}).items():
+                self.joining.add(replica, bytes.fromhex(written.public), written.host)
         restore(begin, self._handles, self._tenants)
         self.reverts.begin(known.reverts if known is not None else {})
         self.specs.begin(known)
@@ -254,6 +275,8 @@ class Fleet:
             cancel(self._ledger, self._placer, self._handles, request.id, intent)
         hurried = hurry is not None and hurry.is_set()
         await self._until_idle(CANCEL_GRACE_S if drain_s and not hurried else 0.0)
+        if self.joining is not None:
+            await self.joining.close()
         await self.members.stop()
         for request in list(self._ledger.live.values()):
             request.intent = request.intent or intent
@@ -293,6 +316,8 @@ class Fleet:
                     self.members.lifecycles[handle.id].kill()
                 if not has_work(handle, self._ledger.on(handle.id)):
                     handle.work_since_s = None
+            if self.joining is not None and not self._stopping:
+                self.joining.tick()
             if self.settings.replace_stalled and not self._stopping:
                 self._stalls.look()
             await self._save_specs()
@@ -548,6 +573,21 @@ class Fleet:
 
     def _receive(self, sender: bytes, message: FromReplica) -> None:
         self._inbox.receive(sender, message)
+
+    def _tcp_link(self, door: Door) -> TcpLink:
+        def on_guest(route: bytes, public: bytes, address: str, message: bytes) -> None:
+            if self.joining is not None:
+                self.joining.hear(route, public, address, message)
+
+        return TcpLink(
+            door.host,
+            door.port,
+            door.keys,
+            self._receive,
+            self._after_batch,
+            known=door.known,
+            on_guest=on_guest,
+        )
 
     def _after_batch(self) -> None:
         self._moving.advance()

@@ -210,7 +210,8 @@ class GpuWatch:
         try:
             while True:
                 await asyncio.sleep(PERIOD_S)
-                uuids = {each.info.gpu_uuid for each in self.handles.values() if each.info is not None}
+                here = [each for each in self.handles.values() if each.joined is None]
+                uuids = {each.info.gpu_uuid for each in here if each.info is not None}
                 uuids.discard(None)
                 if uuids:
                     readings = await asyncio.to_thread(self.read, [uuid for uuid in uuids if uuid])

@@ -105,6 +105,8 @@ class Lifecycle:
         self._clock = clock
         self._on_lost = on_lost
         self._launch = launch
+        #: Set once somebody is there to be launched; None: it is started here.
+        self._arrival: asyncio.Event | None = None
         self._process: ReplicaProcess | None = None
         self._stopping = asyncio.Event()
         #: Something was decided on what becomes of the replica: whoever waits looks again.
@@ -115,6 +117,12 @@ class Lifecycle:
         self._restarts = False
         self._crashes: deque[float] = deque(maxlen=MOST_CRASHES)
 
+    def joins(self, arrival: asyncio.Event, launch: Launch) -> None:
+        """It is not for us to start it: it comes by itself, time and again. Before ``run``."""
+        self._arrival = arrival
+        self._launch = launch
+        self._handle.threads = None
+
     async def run(self) -> None:
         """Until it is stopped."""
         handle = self._handle
@@ -123,6 +131,8 @@ class Lifecycle:
             if handle.fenced is not None:
                 set_state(handle, self._feed, "fenced", message=handle.fenced)
                 await self._decided_within(None)
+                continue
+            if not await self._arrived():
                 continue
             self._given_up = self._restarts = False
             handle.begin(handle.incarnation + 1)
@@ -183,7 +193,11 @@ class Lifecycle:
         handle.fenced = handle.error = handle.bad = None
         self._crashes.clear()
         self._restarts = self._process is not None  # it is on its way out, and that is no crash
-        set_state(handle, self._feed, "starting", actor=actor)
+        if self._arrival is None:
+            set_state(handle, self._feed, "starting", actor=actor)
+        else:
+            handle.error = "released: it joins again by itself"
+            set_state(handle, self._feed, "failed", message=handle.error, actor=actor)
         self._decided.set()
 
     async def restart(self, *, actor: str = "") -> None:
@@ -213,6 +227,18 @@ class Lifecycle:
         handle.fenced = f"its GPU is bad ({handle.bad}); it died: {error}"
         handle.error = handle.fenced
         set_state(handle, self._feed, "fenced", message=handle.fenced)
+
+    async def _arrived(self) -> bool:
+        """True when there is somebody to launch; False when something else was decided meanwhile."""
+        if self._arrival is None or self._arrival.is_set():
+            return True
+        waits = [asyncio.ensure_future(each.wait()) for each in (self._arrival, self._decided)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        return self._arrival.is_set() and not self._decided.is_set()
 
     async def _end_process(self) -> bool:
         """False when not even SIGKILL ended it."""
@@ -323,7 +349,10 @@ class Lifecycle:
         handle.error = error
         set_state(handle, self._feed, "failed", message=error)
         wait_s: float | None = None
-        if not may_recover:
+        if self._arrival is not None:
+            handle.error = f"lost: {error}; it joins again by itself"
+            wait_s = 0.0
+        elif not may_recover:
             handle.error = f"{error} (not started again)"
         elif recent >= MOST_CRASHES:
             minutes = CRASH_WINDOW_S / 60

@@ -12,7 +12,7 @@ from msgspec import structs
 from infer_engine.fleet.feed import Feed
 from infer_engine.fleet.lifecycle import Launch, Lifecycle
 from infer_engine.fleet.measures import Measures
-from infer_engine.replica.handle import ReplicaHandle, Send
+from infer_engine.replica.handle import JoinedFrom, ReplicaHandle, Send
 from infer_engine.replica.launch_local import default_threads
 from infer_engine.settings import ReplicaSettings
 
@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 #: How long the task of a replica that was stopped may take to end.
 END_S = 5.0
+#: Of one that joins by itself.
+NOT_HERE = "it is not here yet: it joins by itself"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,6 +60,26 @@ class Members:
             settings=structs.replace(self.settings, threads=threads, sharers=max(1, count)),
             log_path=self.run_dir / f"{replica}.log",
             threads=threads,
+            feed=self.feed,
+            clock=self.clock,
+            on_lost=self.on_lost,
+            launch=self.launch,
+        )
+        return handle
+
+    def add_joined(self, replica: str, joined: JoinedFrom, settings: ReplicaSettings) -> ReplicaHandle:
+        """A place for one that joins by itself; its lifecycle does not run, nor know how it comes."""
+        handle = ReplicaHandle(replica, self.send, pace=self.pace)
+        handle.joined = joined
+        handle.state, handle.error = "failed", NOT_HERE
+        self.measures.add(replica, self.clock())
+        self.handles[replica] = handle
+        self.lifecycles[replica] = Lifecycle(
+            handle,
+            endpoint=self.endpoint(),
+            settings=settings,
+            log_path=self.run_dir / f"{replica}.log",
+            threads=1,
             feed=self.feed,
             clock=self.clock,
             on_lost=self.on_lost,

@@ -149,7 +149,8 @@ class Placer:
     def _why_held(self) -> WaitingReason | None:
         """Why no replica takes requests just now; None when none will."""
         states = {handle.state for handle in self.handles.values()}
-        if states & {"starting", "restarting"}:
+        returns = any(each.may_return and each.state == "failed" for each in self.handles.values())
+        if states & {"starting", "restarting"} or returns:
             return "loading"
         return "draining" if states & {"draining", "drained"} else None
 

@@ -13,6 +13,11 @@ from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.settings import ServerSettings
 
 
+def joined_words(handle: ReplicaHandle) -> str:
+    """Why the server cannot do with it as with one of its own; the id goes before it."""
+    return f"joined by itself from {handle.joined.host if handle.joined else '?'}"
+
+
 @dataclass(slots=True)
 class Resizing:
     members: Members
@@ -21,13 +26,19 @@ class Resizing:
     settings: ServerSettings
 
     def present(self) -> list[ReplicaHandle]:
-        """Those that count: neither fenced nor on their way out."""
-        return [each for each in self.members.handles.values() if each.fenced is None and not each.leaving]
+        """Those that count: launched by the server, neither fenced nor on their way out."""
+        return [each for each in self._launched() if each.fenced is None and not each.leaving]
+
+    def _launched(self) -> list[ReplicaHandle]:
+        return [each for each in self.members.handles.values() if each.joined is None]
+
+    def _joined_ready(self) -> int:
+        return sum(each.state == "ready" for each in self.members.handles.values() if each.joined is not None)
 
     @property
     def most(self) -> int:
         """How many there may be beside those that are fenced."""
-        others = len(self.members.handles) - len(self.present())
+        others = len(self._launched()) - len(self.present())
         return max(0, self.settings.most_replicas - others)
 
     def predict(self, command: Scale) -> Effect:
@@ -48,6 +59,10 @@ class Resizing:
             summary.append(f"{', '.join(victims)} drain one after another, then end")
             summary.append(f"{moved} requests that they have finish or go on elsewhere")
         left = sum(each.state == "ready" and each.id not in victims for each in present)
+        left += self._joined_ready()
+        others = [each.id for each in self.members.handles.values() if each.joined is not None]
+        if others:
+            summary.append(f"{len(others)} that joined by themselves are not counted, and stay")
         if left < MIN_READY and after < before:
             warnings.append("no ready replica will be left: new requests are held or refused")
         kv = self._kv_ratio_after(present, victims, max(0, after - before))
@@ -95,12 +110,14 @@ class Resizing:
 
     def replacement_obstacle(self, fenced: ReplicaHandle) -> str | None:
         """Why none is started in the place of a replica that is to be fenced; None when one is."""
+        if fenced.joined is not None:
+            return "it joined by itself"
         others = [each for each in self.present() if each is not fenced]
         if len(others) >= self.wanted.replicas:
             return "enough others are there"
         if fenced.info is not None and fenced.info.device.startswith("cuda"):
             return "it would run on the same GPU"
-        if len(self.members.handles) >= self.settings.most_replicas:
+        if len(self._launched()) >= self.settings.most_replicas:
             return f"there may be at most {self.settings.most_replicas} replicas (max_replicas)"
         return None
 
@@ -123,6 +140,9 @@ class Resizing:
             )
         known = {each.id for each in present}
         for each in command.victims:
+            handle = self.members.handles.get(each)
+            if handle is not None and handle.joined is not None:
+                raise misfit("victims", f"{each} {joined_words(handle)}: end it where it runs, or fence it")
             if each not in known:
                 raise misfit("victims", f"there is no replica {ascii(each)[1:-1][:64]} that could go")
         if len(command.victims) > max(0, len(present) - command.replicas):
@@ -131,8 +151,9 @@ class Resizing:
                 f"{len(command.victims)} named, {max(0, len(present) - command.replicas)} are to go",
             )
         victims = self.victims(command)
-        ready = sum(each.state == "ready" for each in present)
-        left = sum(each.state == "ready" and each.id not in victims for each in present)
+        others = self._joined_ready()
+        ready = sum(each.state == "ready" for each in present) + others
+        left = sum(each.state == "ready" and each.id not in victims for each in present) + others
         if victims and left < MIN_READY and left < ready and not command.force:
             raise refuse(
                 409,
@@ -141,7 +162,7 @@ class Resizing:
                 f"{left} ready replicas would be left, at least {MIN_READY} must stay; force overrides this",
                 numbers={"ready": ready, "ready_after": left, "min_ready": MIN_READY},
             )
-        if command.replicas == 0 and not command.force:
+        if command.replicas == 0 and not others and not command.force:
             raise refuse(
                 409,
                 "would_break_min_ready",

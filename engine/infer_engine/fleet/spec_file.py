@@ -34,6 +34,13 @@ class ReplicaWritten(Written, frozen=True, kw_only=True):
     spec: ReplicaSpec = ReplicaSpec()
 
 
+class JoinedWritten(ReplicaWritten, frozen=True, kw_only=True):
+    """Of one that joined by itself: its machine, and its public key in hexadecimal digits."""
+
+    host: str
+    public: str
+
+
 class FleetWritten(Written, frozen=True, kw_only=True):
     replicas: int
     shed: bool = False
@@ -75,6 +82,7 @@ class SpecFile(Struct, frozen=True, kw_only=True):
     fleet: FleetWritten
     replicas: dict[str, ReplicaWritten]
     tenants: dict[str, TenantWritten] = {}
+    joined: dict[str, JoinedWritten] = {}
     #: By a number that nothing else here has.
     reverts: dict[str, PendingRevert] = {}
 

@@ -17,6 +17,7 @@ from msgspec import structs
 from infer_engine.fleet.generation import refuse
 from infer_engine.fleet.spec_file import (
     FleetWritten,
+    JoinedWritten,
     PendingRevert,
     ReplicaWritten,
     SpecDir,
@@ -66,7 +67,9 @@ def starting(configured: int, known: SpecFile | None) -> Start:
     wanted = Wanted(configured, known.fleet.shed, known.next_number)
     if known.configured == configured:
         ids, wanted.replicas = list(known.replicas), known.fleet.replicas
-    numbers = [int(found.group(1)) + 1 for each in ids if (found := _NUMBERED.fullmatch(each))]
+    numbers = [
+        int(found.group(1)) + 1 for each in (*ids, *known.joined) if (found := _NUMBERED.fullmatch(each))
+    ]
     wanted.next_number = max([wanted.next_number, *numbers])
     return Start(ids, wanted, known)
 
@@ -78,7 +81,7 @@ def restore(start: Start, handles: Mapping[str, ReplicaHandle], desk: TenantDesk
     for name, tenant in start.known.tenants.items():
         desk.put(name, tenant.limits)
     for handle in handles.values():
-        written = start.known.replicas.get(handle.id)
+        written = start.known.replicas.get(handle.id) or start.known.joined.get(handle.id)
         if written is not None:
             handle.cordoned, handle.fenced = written.spec.cordoned, written.spec.fenced
             handle.wanted_limits = dict(written.spec.limits)
@@ -145,7 +148,7 @@ class Specs:
             self._book, self._changes = known.book, known.changes
         entries = {target: _Entry(spec) for target, spec in self._now().items()}
         if known is not None:
-            for name, written in known.replicas.items():
+            for name, written in (known.replicas | known.joined).items():
                 _date(entries, f"replica:{name}", written.generation)
             for name, written in known.tenants.items():
                 _date(entries, f"tenant:{name}", written.generation)
@@ -221,7 +224,8 @@ class Specs:
             return True
         if target == FLEET:
             unfenced = [each for each in self.handles.values() if each.fenced is None]
-            return len(unfenced) == self.wanted.replicas and all(
+            launched = sum(each.joined is None for each in unfenced)
+            return launched == self.wanted.replicas and all(
                 each.shed == self.wanted.shed for each in unfenced
             )
         handle = self.handles[name]
@@ -292,12 +296,22 @@ class Specs:
 
     def _file(self) -> SpecFile:
         replicas: dict[str, ReplicaWritten] = {}
+        joined: dict[str, JoinedWritten] = {}
         tenants: dict[str, TenantWritten] = {}
         fleet = FleetWritten(replicas=self.wanted.replicas)
         for target, entry in self._entries.items():
             kind, _, name = target.partition(":")
             match entry.spec:
                 case ReplicaSpec() as spec:
+                    handle = self.handles.get(name)
+                    if handle is not None and handle.joined is not None:
+                        joined[name] = JoinedWritten(
+                            spec=spec,
+                            generation=entry.generation,
+                            host=handle.joined.host,
+                            public=handle.joined.public.hex(),
+                        )
+                        continue
                     replicas[name] = ReplicaWritten(spec=spec, generation=entry.generation)
                 case TenantLimits() as limits:
                     if kind == "tenant" and (limits != TenantLimits() or name != EVERYONE):
@@ -311,6 +325,7 @@ class Specs:
             next_number=self.wanted.next_number,
             fleet=fleet,
             replicas=replicas,
+            joined=joined,
             tenants=tenants,
             reverts=dict(self._reverts),
         )

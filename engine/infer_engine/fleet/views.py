@@ -174,6 +174,8 @@ class Views:
             batch=batch if live else None,
             gpu=handle.gpu,
             gpu_trouble=handle.bad,
+            launcher="joined" if handle.joined else self.settings.launcher_used,
+            host=handle.joined.host if handle.joined else None,
             **self._versions(f"replica:{handle.id}"),
         )
 

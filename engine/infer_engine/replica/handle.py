@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from infer_engine.core.observe import block_runs
 from infer_engine.protocol import BlockRun, GpuHealth, ReplicaState
@@ -48,6 +48,14 @@ class LimitsPendingError(LimitsError):
     when it has loaded."""
 
 
+class JoinedFrom(NamedTuple):
+    """Of a replica that joined by itself: its machine, by its own word, and the public key that it proved to
+    have."""
+
+    host: str
+    public: bytes
+
+
 class ReplicaHandle:
     """``state`` is set by the fleet alone. What is unknown is None; a new incarnation knows nothing of the
     last."""
@@ -77,6 +85,10 @@ class ReplicaHandle:
         self.shed = False
         #: It is on its way out of the fleet for good.
         self.leaving = False
+        #: None of one that the server itself launched.
+        self.joined: JoinedFrom | None = None
+        #: It joins by itself and was here not long ago: when it has failed, requests may wait for it.
+        self.may_return = False
         #: Threads that its process computes with.
         self.threads: int | None = None
         #: Limits an operator set, by name, to be set again after a restart.

@@ -222,20 +222,24 @@ class TcpLink:
                 raise MalformedError(f"{len(frames)} frames instead of 2")
             public, address = _peer_of(frames[1])
             ticket = self._tickets.get(route)
-            if ticket is None:
-                self._on_guest(route, public, address, frames[1].bytes)
-                return
-            if ticket.public != public:
+            if ticket is not None and ticket.public != public:
                 raise MalformedError("it has a ticket that was made out to another key")
-            message = decode_from_replica(frames[1].bytes)
+            self._deliver(ticket, (route, public, address), frames[1].bytes)
         except MalformedError as error:
             self.malformed += 1
             log.warning("malformed message over TCP: %s", error)
-            return
+
+    def _deliver(self, ticket: _Ticket | None, peer: tuple[bytes, bytes, str], data: bytes) -> None:
+        message = decode_from_replica(data) if ticket is not None else None
         try:
-            self._on_message(ticket.identity, message)
+            if ticket is not None and message is not None:
+                self._on_message(ticket.identity, message)
+            else:
+                self._on_guest(*peer, data)
+        except MalformedError:
+            raise
         except Exception:
-            log.exception("handling a %s from %r failed", type(message).__name__, ticket.identity)
+            log.exception("handling a message of %r failed", ticket.identity if ticket else peer[2])
 
 
 def _peer_of(frame: zmq.Frame) -> tuple[bytes, str]:
