@@ -1,5 +1,6 @@
 """No verb: the console itself, on a server that was named or on an engine of its own."""
 
+import importlib
 import os
 import signal
 import sys
@@ -192,7 +193,7 @@ def _embed(arguments: Namespace) -> int:
 
 def _import_screen() -> None:
     """What takes longest before the first frame, while there is something else to wait for."""
-    import infer_console.ui.app  # noqa: F401 - for its time
+    importlib.import_module("infer_console.ui.app")
 
 
 def _end(engine: "EmbeddedEngine") -> None:
