@@ -11,8 +11,8 @@ Told every few seconds by the console itself (``watched.py``): memory, files, th
 objects, what the past takes (its own tape and pieces of the server's recorder, 32 MiB each at most: a day in
 a quarter of an hour fills them; ``--past-mib`` gives them less, so that they are full before the counting).
 Wanted: less than 150 MiB; less than 1 MiB/min after the warm-up, the past not counted; and no more files,
-threads or tasks at least in any later part of the day than in the first after the warm-up. Prints one JSON
-document and a line; the exit status is 1 when something is not as wanted.
+threads or tasks in the median of any later part of the day than in that of the first after the warm-up.
+Prints one JSON document and a line; the exit status is 1 when something is not as wanted.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from statistics import median_low
 from typing import Any
 
 if __name__ == "__main__":
@@ -78,7 +79,7 @@ SIZES = ((120, 36), (200, 50), (80, 24))
 
 @dataclass
 class Report:
-    """``growth`` is of the console: what each part of the day held at least."""
+    """``growth`` is of the console: what each part of the day held, in the median."""
 
     simulated_h: float = 0.0
     real_min: float = 0.0
@@ -227,7 +228,7 @@ def tell(report: Report, held: Sequence[Held], warm_up_s: float) -> None:
         if part:
             report.parts.append(
                 {
-                    name: min(getattr(each, name) for each in part)
+                    name: median_low(getattr(each, name) for each in part)
                     for name in ("fds", "threads", "tasks", "objects")
                 }
             )
@@ -245,7 +246,7 @@ def judged(report: Report, held: Sequence[Held], warm_up_s: float) -> list[str]:
     first = report.parts[0]
     for number, part in enumerate(report.parts[1:], 2):
         faults += [
-            f"{what}: at least {first[what]} in part 1, {part[what]} in part {number}"
+            f"{what}: {first[what]} in part 1, {part[what]} in part {number}"
             for what in ("fds", "threads", "tasks")
             if part[what] > first[what]
         ]

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 
 import pytest
-from soak.console_cuts import Scene, cut, hang, scene, stall
+from soak.console_cuts import Scene, cut, scene, stall
 from soak.console_day import Report, judged, tell
 from soak.watched import Held, read
 from support.eventually import eventually
@@ -30,12 +30,6 @@ def test_cut_off_it_says_so_and_goes_on_where_it_was(attached: Scene) -> None:
     cut(attached, 0.0)
     assert attached.report.faults == []
     assert attached.report.figures["cut_events"] > 2
-
-
-@pytest.mark.terminal
-def test_a_server_that_hangs_is_said_to_and_found_again(attached: Scene) -> None:
-    hang(attached, 0.0)
-    assert attached.report.faults == []
 
 
 @pytest.mark.terminal
