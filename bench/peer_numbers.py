@@ -84,21 +84,19 @@ async def compare(url: str, log: Path) -> list[Row]:
     if not ours.samples:
         raise BenchError("the console told nothing")
     logged = [sample for sample in log_samples(log) if sample.at <= whole.at]
-    end_at = logged[-1].at if logged else whole.at
-    mine, theirs, logged = (
-        # The log's seconds are whole ones.
-        [sample for sample in samples if end_at - MINUTE_S + 1.0 <= sample.at <= end_at + 1.0]
-        for samples in (ours.samples, others, logged)
-    )
-    rate = clients.tokens_per_s(end_at - MINUTE_S, end_at)
+    # The log's seconds are whole ones.
+    end_at = (logged[-1].at if logged else whole.at) + 1.0
+    began_at = end_at - MINUTE_S
+    seen = clients.seen(whole.at - MINUTE_S, whole.at)
     return rows(
         Minute(
-            ours=mine,
-            htop=theirs,
-            log=logged,
+            began_at=began_at,
+            ours=[sample for sample in ours.samples if sample.at <= whole.at + 1.0],
+            htop=[sample for sample in others if began_at <= sample.at <= end_at],
+            log=[sample for sample in logged if began_at <= sample.at <= end_at],
             ours_whole=min(ours.samples, key=lambda sample: abs(sample.at - whole.at)),
             htop_whole=whole,
-            clients=clients.seen(whole.at - MINUTE_S, whole.at, rate),
+            clients=seen,
             bounds=bounds(url),
         )
     )
@@ -141,7 +139,7 @@ prompts of {words(PROMPT_TOKENS)} and answers of {words(OUTPUT_TOKENS)} tokens; 
 machine that does other things too.
 
 Gauges are means of what was seen in it: ours once a second, vllm-htop's every two, the log's every ten.
-tokens/s are of the whole minute. Percentiles are over a minute: ours and vllm-htop's out of vLLM's buckets,
+tokens/s are of a whole minute: the mean of ours at its end, ten seconds before, and so on. Percentiles are over a minute: ours and vllm-htop's out of vLLM's buckets,
 the clients' of each token as it came to them. `±` is how far from it sampling may put ours (gauges: three
 standard errors; tokens/s: 5 %; percentiles: two seconds more or less at the ends of the minute, or the width
 of the bucket where it is compared with what is exact).

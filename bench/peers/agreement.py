@@ -4,13 +4,12 @@ put them."""
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean, pstdev
 
 from infer_engine.benchmark.statistics import percentile
 from peers.witnesses import Sample
 
-#: The tokens of a minute, counted to its end by each: a second of work more or less.
+#: Minutes end a second apart at most, and counters move by a batch at a time.
 RATE_SHARE = 0.05
 #: Two looks back over a minute begin and end up to so much apart.
 EDGE_S = 2.0
@@ -23,10 +22,12 @@ SHARES = (0.50, 0.95, 0.99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What one of them says of a figure, and how far from it ours may be; None: shown, not judged."""
+    """What one of them says of a figure, and how far from it ours may be; None: shown, not judged. ``ours``
+    where that is of another moment than the one shown."""
 
     value: float | None
     allowed: float | None = None
+    ours: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Row:
         return all(
             self.ours is not None
             and each.value is not None
-            and abs(self.ours - each.value) <= (each.allowed or 0.0)
+            and abs((self.ours if each.ours is None else each.ours) - each.value) <= (each.allowed or 0.0)
             for each in judged
         )
 
@@ -54,10 +55,11 @@ NOTHING = Said(value=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minute:
-    """``ours``, ``htop``, ``log`` are samples within it, and it ends with a line of the log. ``htop_whole``
-    is vllm-htop's one look back over a minute, ``ours_whole`` ours of the same moment, ``clients`` what they
-    saw in that minute. ``bounds`` are those of the server's buckets by figure."""
+    """``log`` are its lines within a minute, ``htop`` samples within the same, ``ours`` ours since before it.
+    ``htop_whole`` is vllm-htop's one look back over a minute that ends up to ten seconds later,
+    ``ours_whole`` ours of the same moment, ``clients`` what they saw in that minute. ``bounds`` are those of the server's buckets by figure."""
 
+    began_at: float
     ours: Sequence[Sample]
     htop: Sequence[Sample]
     log: Sequence[Sample]
@@ -95,7 +97,7 @@ def rows(minute: Minute) -> list[Row]:
 
 
 def _gauge(figure: str, minute: Minute, of: Callable[[Sample], float | None]) -> Row:
-    ours = _told(minute.ours, of)
+    ours = _told([sample for sample in minute.ours if sample.at >= minute.began_at], of)
     error = pstdev(ours) if ours else 0.0
 
     def said(samples: Sequence[Sample]) -> Said:
@@ -111,26 +113,27 @@ def _gauge(figure: str, minute: Minute, of: Callable[[Sample], float | None]) ->
 
 
 def _rate(minute: Minute) -> Row:
-    """Of the minute as a whole. Ours are averages over ten seconds: those at its end, ten seconds before,
-    and so on. vllm-htop's are over the time since its look before."""
-    end_at = minute.log[-1].at if minute.log else minute.ours[-1].at
-    tiles = [_nearest(minute.ours, end_at - 10.0 * number).tokens_per_s for number in range(6)]
-    ours = fmean([tile for tile in tiles if tile is not None])
-    lasted = [(after.tokens_per_s, after.at - before.at) for before, after in pairwise(minute.htop)]
-    told_s = sum(for_s for rate, for_s in lasted if rate is not None)
-    htop = sum(rate * for_s for rate, for_s in lasted if rate is not None) / told_s if told_s else None
+    """Of a minute as a whole: that of vllm-htop's one look back, and the log's for the log. Ours are averages
+    over ten seconds: those at the end of the minute, ten seconds before, and so on."""
     logged = _told(minute.log, lambda sample: sample.tokens_per_s)
+    log_end_at = minute.log[-1].at if minute.log else minute.htop_whole.at
 
-    def said(value: float | None) -> Said:
-        return Said(value=value, allowed=RATE_SHARE * (value or 0.0))
+    def said(value: float | None, ours: float | None = None) -> Said:
+        return Said(value=value, allowed=RATE_SHARE * (value or 0.0), ours=ours)
 
     return Row(
         figure="tokens/s",
-        ours=ours,
-        htop=said(htop),
-        log=said(fmean(logged) if logged else None),
+        ours=_rate_to(minute.ours, minute.htop_whole.at),
+        htop=said(minute.htop_whole.tokens_per_s),
+        log=said(fmean(logged) if logged else None, _rate_to(minute.ours, log_end_at)),
         clients=said(minute.clients.tokens_per_s),
     )
+
+
+def _rate_to(ours: Sequence[Sample], end_at: float) -> float | None:
+    tiles = [_nearest(ours, end_at - 10.0 * number).tokens_per_s for number in range(6)]
+    told = [tile for tile in tiles if tile is not None]
+    return fmean(told) if told else None
 
 
 def _estimate(
