@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 
 from infer_engine.benchmark.statistics import percentile
-from peers.witnesses import Sample
+from peers.witnesses import MINUTE_S, Sample
 
 #: Minutes end a second apart at most, and counters move by a batch at a time.
 RATE_SHARE = 0.05
@@ -55,18 +55,21 @@ NOTHING = Said(value=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minute:
-    """``log`` are its lines within a minute, ``htop`` samples within the same, ``ours`` ours since before it.
-    ``htop_whole`` is vllm-htop's one look back over a minute that ends up to ten seconds later,
-    ``ours_whole`` ours of the same moment, ``clients`` what they saw in that minute. ``bounds`` are those of the server's buckets by figure."""
+    """Samples up to its end, and from before its beginning; the last of ``htop`` is its end. ``clients`` is
+    what they saw in it, ``bounds`` are those of the server's buckets by figure."""
 
-    began_at: float
     ours: Sequence[Sample]
     htop: Sequence[Sample]
     log: Sequence[Sample]
-    ours_whole: Sample
-    htop_whole: Sample
     clients: "Seen"
     bounds: dict[str, list[float]]
+
+    @property
+    def end_at(self) -> float:
+        return self.htop[-1].at
+
+    def within(self, samples: Sequence[Sample]) -> list[Sample]:
+        return [sample for sample in samples if sample.at > self.end_at - MINUTE_S]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,22 +89,21 @@ def rows(minute: Minute) -> list[Row]:
         _gauge("KV used, %", minute, lambda sample: sample.kv_percent),
         _rate(minute),
     ]
-    ours, htop, seen = minute.ours_whole, minute.htop_whole, minute.clients
+    ours, htop, seen = _nearest(minute.ours, minute.end_at), minute.htop[-1], minute.clients
     for share in SHARES:
         told = _estimate("TTFT", share, ours.ttft_s, seen.ttft_s, minute.bounds["ttft"], htop.ttft_s)
         found.append(told)
-    found += [
-        _estimate("ITL", share, ours.itl_s, seen.gaps_s, minute.bounds["itl"], None) for share in SHARES
-    ]
-    return [*found, *(_mean_gap(minute, share) for share in SHARES[:1])]
+    for share in SHARES:
+        found.append(_estimate("ITL", share, ours.itl_s, seen.gaps_s, minute.bounds["itl"], {}))
+    return [*found, _mean_gap(minute)]
 
 
 def _gauge(figure: str, minute: Minute, of: Callable[[Sample], float | None]) -> Row:
-    ours = _told([sample for sample in minute.ours if sample.at >= minute.began_at], of)
+    ours = _told(minute.within(minute.ours), of)
     error = pstdev(ours) if ours else 0.0
 
     def said(samples: Sequence[Sample]) -> Said:
-        values = _told(samples, of)
+        values = _told(minute.within(samples), of)
         if not values or not ours:
             return Said(value=None, allowed=0.0)
         # The log rounds to one decimal place.
@@ -113,25 +115,26 @@ def _gauge(figure: str, minute: Minute, of: Callable[[Sample], float | None]) ->
 
 
 def _rate(minute: Minute) -> Row:
-    """Of a minute as a whole: that of vllm-htop's one look back, and the log's for the log. Ours are averages
-    over ten seconds: those at the end of the minute, ten seconds before, and so on."""
-    logged = _told(minute.log, lambda sample: sample.tokens_per_s)
-    log_end_at = minute.log[-1].at if minute.log else minute.htop_whole.at
+    """Of a minute as a whole. All three tell averages over ten seconds: those at its end, ten seconds before,
+    and so on. The log's minute ends with its last line, up to ten seconds earlier."""
 
     def said(value: float | None, ours: float | None = None) -> Said:
         return Said(value=value, allowed=RATE_SHARE * (value or 0.0), ours=ours)
 
+    log_end_at = minute.log[-1].at if minute.log else minute.end_at
     return Row(
         figure="tokens/s",
-        ours=_rate_to(minute.ours, minute.htop_whole.at),
-        htop=said(minute.htop_whole.tokens_per_s),
-        log=said(fmean(logged) if logged else None, _rate_to(minute.ours, log_end_at)),
+        ours=_rate_to(minute.ours, minute.end_at),
+        htop=said(_rate_to(minute.htop, minute.end_at)),
+        log=said(_rate_to(minute.log, log_end_at), _rate_to(minute.ours, log_end_at)),
         clients=said(minute.clients.tokens_per_s),
     )
 
 
-def _rate_to(ours: Sequence[Sample], end_at: float) -> float | None:
-    tiles = [_nearest(ours, end_at - 10.0 * number).tokens_per_s for number in range(6)]
+def _rate_to(samples: Sequence[Sample], end_at: float) -> float | None:
+    if not samples:
+        return None
+    tiles = [_nearest(samples, end_at - 10.0 * number).tokens_per_s for number in range(6)]
     told = [tile for tile in tiles if tile is not None]
     return fmean(told) if told else None
 
@@ -142,10 +145,10 @@ def _estimate(
     ours: dict[float, float | None],
     exact: list[float],
     bounds: list[float],
-    htop: dict[float, float | None] | None,
+    htop: dict[float, float | None],
 ) -> Row:
     """``htop`` where it tells the same, out of the same buckets."""
-    mine, theirs = ours.get(share), (htop or {}).get(share)
+    mine, theirs = ours.get(share), htop.get(share)
     truth = percentile(exact, share) if exact else None
     if mine is None or truth is None:
         judged = [Said(value=theirs, allowed=0.0), Said(value=truth, allowed=0.0)]
@@ -162,19 +165,19 @@ def _estimate(
     return Row(
         figure=f"{name} p{share * 100:.0f}, s",
         ours=mine,
-        htop=NOTHING if htop is None else judged[0],
+        htop=judged[0] if share in htop else NOTHING,
         log=NOTHING,
         clients=judged[1],
     )
 
 
-def _mean_gap(minute: Minute, share: float) -> Row:
+def _mean_gap(minute: Minute) -> Row:
     """What vllm-htop calls TPOT. The console does not tell it: here is why its ITL is another figure."""
-    means = minute.clients.mean_gaps_s
+    means, share = minute.clients.mean_gaps_s, 0.95
     return Row(
         figure=f"mean gap of each answer, p{share * 100:.0f}, s",
         ours=None,
-        htop=Said(value=minute.htop_whole.itl_s.get(share)),
+        htop=Said(value=minute.htop[-1].itl_s.get(share)),
         log=NOTHING,
         clients=Said(value=percentile(means, share) if means else None),
     )
