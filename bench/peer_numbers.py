@@ -26,7 +26,7 @@ from peers.agreement import Minute, Row, rows, table
 from peers.clients import CLIENTS, OUTPUT_TOKENS, PROMPT_TOKENS, Clients
 from peers.place import versions_of
 from peers.servers import VLLM, start_small, url_of, wait_ready
-from peers.witnesses import HTOP_S, MINUTE_S, OurConsole, htop_samples, log_samples, vllm_htop
+from peers.witnesses import MINUTE_S, OurConsole, htop_samples, log_samples, vllm_htop
 
 #: Rates are over ten seconds, and vLLM's first log line is about a time before the load.
 WARM_UP_S = 25.0
@@ -72,33 +72,25 @@ async def compare(url: str, log: Path) -> list[Row]:
     clients = Clients()
     working = asyncio.create_task(clients.work(url))
     try:
-        with OurConsole(url) as ours, vllm_htop(url, HTOP_S) as often:
-            await during(working, lambda: False, WARM_UP_S)
-            with vllm_htop(url, MINUTE_S) as seldom:
-                # Its second line is about the minute since its first.
-                await during(working, lambda: len(lines_of(seldom)) >= 2, 2.0 * MINUTE_S)
-                whole, others = htop_samples(seldom)[-1], htop_samples(often)
+        with OurConsole(url) as ours, vllm_htop(url) as htop:
+            await during(working, lambda: False, WARM_UP_S + MINUTE_S)
+            before = len(lines_of(htop))
+            await during(working, lambda: len(lines_of(htop)) > before, MINUTE_S)
+            others = htop_samples(htop)
     finally:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
     if not ours.samples:
         raise BenchError("the console told nothing")
-    logged = [sample for sample in log_samples(log) if sample.at <= whole.at]
-    end_at = logged[-1].at if logged else whole.at
-    mine, theirs, logged = (
-        # The log's seconds are whole ones.
-        [sample for sample in samples if end_at - MINUTE_S + 1.0 <= sample.at <= end_at + 1.0]
-        for samples in (ours.samples, others, logged)
-    )
-    rate = clients.tokens_per_s(end_at - MINUTE_S, end_at)
+    if not others:
+        raise BenchError("vllm-htop told nothing")
+    end_at = others[-1].at
     return rows(
         Minute(
-            ours=mine,
-            htop=theirs,
-            log=logged,
-            ours_whole=min(ours.samples, key=lambda sample: abs(sample.at - whole.at)),
-            htop_whole=whole,
-            clients=clients.seen(whole.at - MINUTE_S, whole.at, rate),
+            ours=[sample for sample in ours.samples if sample.at <= end_at + 1.0],
+            htop=others,
+            log=[sample for sample in log_samples(log) if sample.at <= end_at],
+            clients=clients.seen(end_at - MINUTE_S, end_at),
             bounds=bounds(url),
         )
     )
@@ -140,15 +132,16 @@ vLLM on one core (`--enforce-eager`, four requests at once), {CLIENTS} clients t
 prompts of {words(PROMPT_TOKENS)} and answers of {words(OUTPUT_TOKENS)} tokens; all of the same minute, on a
 machine that does other things too.
 
-Gauges are means of what was seen in it: ours once a second, vllm-htop's every two, the log's every ten.
-tokens/s are of the whole minute. Percentiles are over a minute: ours and vllm-htop's out of vLLM's buckets,
-the clients' of each token as it came to them. `±` is how far from it sampling may put ours (gauges: three
-standard errors; tokens/s: 5 %; percentiles: two seconds more or less at the ends of the minute, or the width
-of the bucket where it is compared with what is exact).
+Gauges are means of what was seen in it: ours once a second, vllm-htop's and the log's every ten. tokens/s are
+of the whole minute: the mean of six averages over ten seconds each. Percentiles are over the minute: ours and
+vllm-htop's (it has the 95th alone) out of vLLM's buckets, the clients' of each token as it came to them. `±`
+is how far from it sampling may put ours (gauges: three standard errors; tokens/s: 5 %; percentiles: two
+seconds more or less at the ends of the minute, or the width of the bucket where it is compared with what is
+exact).
 
 vllm-htop has no ITL: its TPOT finds `vllm:request_time_per_output_token_seconds`, the mean gap of each answer
-that ended, which long answers and slow steps pull up. The last row has it beside what the clients saw of the
-same. Ours is `vllm:inter_token_latency_seconds`, of every gap.
+that ended. The last row has it beside what the clients saw of the same. Ours is
+`vllm:inter_token_latency_seconds`, of every gap.
 """
 
 

@@ -4,13 +4,12 @@ put them."""
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean, pstdev
 
 from infer_engine.benchmark.statistics import percentile
-from peers.witnesses import Sample
+from peers.witnesses import MINUTE_S, Sample
 
-#: The tokens of a minute, counted to its end by each: a second of work more or less.
+#: Minutes end a second apart at most, and counters move by a batch at a time.
 RATE_SHARE = 0.05
 #: Two looks back over a minute begin and end up to so much apart.
 EDGE_S = 2.0
@@ -23,10 +22,12 @@ SHARES = (0.50, 0.95, 0.99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What one of them says of a figure, and how far from it ours may be; None: shown, not judged."""
+    """What one of them says of a figure, and how far from it ours may be; None: shown, not judged. ``ours``
+    where that is of another moment than the one shown."""
 
     value: float | None
     allowed: float | None = None
+    ours: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Row:
         return all(
             self.ours is not None
             and each.value is not None
-            and abs(self.ours - each.value) <= (each.allowed or 0.0)
+            and abs((self.ours if each.ours is None else each.ours) - each.value) <= (each.allowed or 0.0)
             for each in judged
         )
 
@@ -54,17 +55,21 @@ NOTHING = Said(value=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minute:
-    """``ours``, ``htop``, ``log`` are samples within it, and it ends with a line of the log. ``htop_whole``
-    is vllm-htop's one look back over a minute, ``ours_whole`` ours of the same moment, ``clients`` what they
-    saw in that minute. ``bounds`` are those of the server's buckets by figure."""
+    """Samples up to its end, and from before its beginning; the last of ``htop`` is its end. ``clients`` is
+    what they saw in it, ``bounds`` are those of the server's buckets by figure."""
 
     ours: Sequence[Sample]
     htop: Sequence[Sample]
     log: Sequence[Sample]
-    ours_whole: Sample
-    htop_whole: Sample
     clients: "Seen"
     bounds: dict[str, list[float]]
+
+    @property
+    def end_at(self) -> float:
+        return self.htop[-1].at
+
+    def within(self, samples: Sequence[Sample]) -> list[Sample]:
+        return [sample for sample in samples if sample.at > self.end_at - MINUTE_S]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,22 +89,21 @@ def rows(minute: Minute) -> list[Row]:
         _gauge("KV used, %", minute, lambda sample: sample.kv_percent),
         _rate(minute),
     ]
-    ours, htop, seen = minute.ours_whole, minute.htop_whole, minute.clients
+    ours, htop, seen = _nearest(minute.ours, minute.end_at), minute.htop[-1], minute.clients
     for share in SHARES:
         told = _estimate("TTFT", share, ours.ttft_s, seen.ttft_s, minute.bounds["ttft"], htop.ttft_s)
         found.append(told)
-    found += [
-        _estimate("ITL", share, ours.itl_s, seen.gaps_s, minute.bounds["itl"], None) for share in SHARES
-    ]
-    return [*found, *(_mean_gap(minute, share) for share in SHARES[:1])]
+    for share in SHARES:
+        found.append(_estimate("ITL", share, ours.itl_s, seen.gaps_s, minute.bounds["itl"], {}))
+    return [*found, _mean_gap(minute)]
 
 
 def _gauge(figure: str, minute: Minute, of: Callable[[Sample], float | None]) -> Row:
-    ours = _told(minute.ours, of)
+    ours = _told(minute.within(minute.ours), of)
     error = pstdev(ours) if ours else 0.0
 
     def said(samples: Sequence[Sample]) -> Said:
-        values = _told(samples, of)
+        values = _told(minute.within(samples), of)
         if not values or not ours:
             return Said(value=None, allowed=0.0)
         # The log rounds to one decimal place.
@@ -111,26 +115,28 @@ def _gauge(figure: str, minute: Minute, of: Callable[[Sample], float | None]) ->
 
 
 def _rate(minute: Minute) -> Row:
-    """Of the minute as a whole. Ours are averages over ten seconds: those at its end, ten seconds before,
-    and so on. vllm-htop's are over the time since its look before."""
-    end_at = minute.log[-1].at if minute.log else minute.ours[-1].at
-    tiles = [_nearest(minute.ours, end_at - 10.0 * number).tokens_per_s for number in range(6)]
-    ours = fmean([tile for tile in tiles if tile is not None])
-    lasted = [(after.tokens_per_s, after.at - before.at) for before, after in pairwise(minute.htop)]
-    told_s = sum(for_s for rate, for_s in lasted if rate is not None)
-    htop = sum(rate * for_s for rate, for_s in lasted if rate is not None) / told_s if told_s else None
-    logged = _told(minute.log, lambda sample: sample.tokens_per_s)
+    """Of a minute as a whole. All three tell averages over ten seconds: those at its end, ten seconds before,
+    and so on. The log's minute ends with its last line, up to ten seconds earlier."""
 
-    def said(value: float | None) -> Said:
-        return Said(value=value, allowed=RATE_SHARE * (value or 0.0))
+    def said(value: float | None, ours: float | None = None) -> Said:
+        return Said(value=value, allowed=RATE_SHARE * (value or 0.0), ours=ours)
 
+    log_end_at = minute.log[-1].at if minute.log else minute.end_at
     return Row(
         figure="tokens/s",
-        ours=ours,
-        htop=said(htop),
-        log=said(fmean(logged) if logged else None),
+        ours=_rate_to(minute.ours, minute.end_at),
+        htop=said(_rate_to(minute.htop, minute.end_at)),
+        log=said(_rate_to(minute.log, log_end_at), _rate_to(minute.ours, log_end_at)),
         clients=said(minute.clients.tokens_per_s),
     )
+
+
+def _rate_to(samples: Sequence[Sample], end_at: float) -> float | None:
+    if not samples:
+        return None
+    tiles = [_nearest(samples, end_at - 10.0 * number).tokens_per_s for number in range(6)]
+    told = [tile for tile in tiles if tile is not None]
+    return fmean(told) if told else None
 
 
 def _estimate(
@@ -139,10 +145,10 @@ def _estimate(
     ours: dict[float, float | None],
     exact: list[float],
     bounds: list[float],
-    htop: dict[float, float | None] | None,
+    htop: dict[float, float | None],
 ) -> Row:
     """``htop`` where it tells the same, out of the same buckets."""
-    mine, theirs = ours.get(share), (htop or {}).get(share)
+    mine, theirs = ours.get(share), htop.get(share)
     truth = percentile(exact, share) if exact else None
     if mine is None or truth is None:
         judged = [Said(value=theirs, allowed=0.0), Said(value=truth, allowed=0.0)]
@@ -159,19 +165,19 @@ def _estimate(
     return Row(
         figure=f"{name} p{share * 100:.0f}, s",
         ours=mine,
-        htop=NOTHING if htop is None else judged[0],
+        htop=judged[0] if share in htop else NOTHING,
         log=NOTHING,
         clients=judged[1],
     )
 
 
-def _mean_gap(minute: Minute, share: float) -> Row:
+def _mean_gap(minute: Minute) -> Row:
     """What vllm-htop calls TPOT. The console does not tell it: here is why its ITL is another figure."""
-    means = minute.clients.mean_gaps_s
+    means, share = minute.clients.mean_gaps_s, 0.95
     return Row(
         figure=f"mean gap of each answer, p{share * 100:.0f}, s",
         ours=None,
-        htop=Said(value=minute.htop_whole.itl_s.get(share)),
+        htop=Said(value=minute.htop[-1].itl_s.get(share)),
         log=NOTHING,
         clients=Said(value=percentile(means, share) if means else None),
     )

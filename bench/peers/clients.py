@@ -45,7 +45,7 @@ class Clients:
             tokens += share * sum(began_at <= at + self.epoch < ended_at for at in each.frames_s)
         return tokens / (ended_at - began_at)
 
-    def seen(self, began_at: float, ended_at: float, tokens_per_s: float) -> Seen:
+    def seen(self, began_at: float, ended_at: float) -> Seen:
         """What came, or ended, between these two seconds of the clock."""
 
         def within(at: float) -> bool:
@@ -53,7 +53,7 @@ class Clients:
 
         told = [each for each in self.answers if each.frames_s]
         return Seen(
-            tokens_per_s=tokens_per_s,
+            tokens_per_s=self.tokens_per_s(began_at, ended_at),
             ttft_s=[each.ttft_s for each in told if within(each.frames_s[0])],
             gaps_s=[
                 gap
