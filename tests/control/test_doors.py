@@ -122,7 +122,7 @@ async def handshake(port: int, trust: ssl.SSLContext) -> str | None:
     return version
 
 
-async def test_slow_handshakes_and_heads_are_cut_and_connections_bounded(
+async def test_slow_handshakes_are_cut_and_connections_bounded(
     context: Context,
     directory: Path,
     token_file: Path,
@@ -130,7 +130,6 @@ async def test_slow_handshakes_and_heads_are_cut_and_connections_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("infer_engine.listener.HANDSHAKE_DEADLINE_S", 1.0)
-    monkeypatch.setattr("infer_engine.listener.HEAD_DEADLINE_S", 0.2)
     async with open_doors(context, directory, secured(token_file, certificates), most=2) as (_, port):
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         one_more, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -139,6 +138,17 @@ async def test_slow_handshakes_and_heads_are_cut_and_connections_bounded(
             assert await read_end(reader) == b""
             each.close()
         writer.close()
+
+
+async def test_a_head_that_never_ends_is_cut_behind_tls_too(
+    context: Context,
+    directory: Path,
+    token_file: Path,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("infer_engine.listener.HEAD_DEADLINE_S", 0.2)
+    async with open_doors(context, directory, secured(token_file, certificates)) as (_, port):
         trust = ssl.create_default_context(cafile=str(certificates.ca))
         reader, writer = await asyncio.open_connection("localhost", port, ssl=trust)
         writer.write(b"GET /control/v1/state HTTP/1.1\r\nHost: loc")

@@ -53,6 +53,12 @@ FLEETS = Background("fleet", FLEET, SCENARIOS)
 BY_FIXTURE = {"report": BACKGROUND, "fleet_report": FLEETS}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Nobody waits for a report before all else is done."""
+    if len(items) > MANY:
+        items.sort(key=lambda item: not BY_FIXTURE.keys().isdisjoint(getattr(item, "fixturenames", ())))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     if len(session.items) <= MANY or session.config.option.collectonly:
         return
