@@ -28,6 +28,7 @@ from infer_engine.control.timed_change import TimedChanges
 from infer_engine.control.traffic import Injector
 from infer_engine.entrance import Entrance, open_entrance
 from infer_engine.fleet.fleet import Fleet
+from infer_engine.fleet.on_ray import on_ray
 from infer_engine.fleet.simulated import simulated_fleet
 from infer_engine.fleet.spec_file import SpecDirError
 from infer_engine.garbage import leave_out_what_is_here, look_seldom
@@ -40,6 +41,7 @@ from infer_engine.listener import Listener
 from infer_engine.loaded_model import LoadedModel, load_model
 from infer_engine.model.errors import ModelError
 from infer_engine.protocol import Operation
+from infer_engine.replica.launch_ray import NoClusterError, RayReplicas
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.secret_file import SecretFileError
 from infer_engine.settings import ServerSettings
@@ -105,8 +107,9 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
         with kept_state(settings, sockets.control_url, embedded=lifeline) as kept:
             model = await _unless_stopped(load_model(settings), stop)
             if model is not None:
-                await _run(settings, model, entrance, stop, kept, most_connections)
-    except (ModelError, SpecDirError, AuditDirError) as error:
+                async with on_ray(settings) as (settings, ray):
+                    await _run(settings, model, entrance, stop, kept, most_connections, ray)
+    except (ModelError, SpecDirError, AuditDirError, NoClusterError) as error:
         raise StartError(str(error).replace("\n", " ")) from error
     finally:
         sockets.close()
@@ -120,10 +123,11 @@ async def _run(
     stop: StopSignal,
     kept: KeptState,
     most_connections: int,
+    ray: RayReplicas | None,
 ) -> None:
     sockets, admitted, keyring = entrance
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
-    fleet = _fleet(settings, model, clock, kept)
+    fleet = _fleet(settings, model, clock, kept, ray)
     fleet.specs.trouble = fleet.specs.trouble or kept.trouble
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
     limits = Connections(
@@ -229,7 +233,15 @@ def _traces(settings: ServerSettings, fleet: Fleet, model: str) -> OtlpTraces | 
     return OtlpTraces(fleet, exporter, model=model, sample_ratio=settings.otlp_sample)
 
 
-def _fleet(settings: ServerSettings, model: LoadedModel, clock: PacedClock | None, kept: KeptState) -> Fleet:
+def _fleet(
+    settings: ServerSettings,
+    model: LoadedModel,
+    clock: PacedClock | None,
+    kept: KeptState,
+    ray: RayReplicas | None,
+) -> Fleet:
+    if ray is not None:
+        return Fleet(settings, spec_dir=kept.specs, launch=ray.launch, link=ray.link)
     if clock is None:
         return Fleet(settings, spec_dir=kept.specs)
     return simulated_fleet(
