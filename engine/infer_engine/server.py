@@ -28,7 +28,7 @@ from infer_engine.control.timed_change import TimedChanges
 from infer_engine.control.traffic import Injector
 from infer_engine.entrance import Entrance, open_entrance
 from infer_engine.fleet.fleet import Fleet
-from infer_engine.fleet.on_ray import on_ray
+from infer_engine.fleet.on_ray import enter_ray
 from infer_engine.fleet.simulated import simulated_fleet
 from infer_engine.fleet.spec_file import SpecDirError
 from infer_engine.garbage import leave_out_what_is_here, look_seldom
@@ -106,9 +106,14 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     try:
         with kept_state(settings, sockets.control_url, embedded=lifeline) as kept:
             model = await _unless_stopped(load_model(settings), stop)
-            if model is not None:
-                async with on_ray(settings) as (settings, ray):
-                    await _run(settings, model, entrance, stop, kept, most_connections, ray)
+            on_ray = None if model is None else await _unless_stopped(enter_ray(settings), stop)
+            if model is not None and on_ray is not None:
+                try:
+                    await _run(
+                        on_ray.settings, model, entrance, stop, kept, most_connections, on_ray.replicas
+                    )
+                finally:
+                    await on_ray.close()
     except (ModelError, SpecDirError, AuditDirError, NoClusterError) as error:
         raise StartError(str(error).replace("\n", " ")) from error
     finally:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest_asyncio
 from infer_engine.fleet.feed import FeedItem
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation, GenerationSpec
-from infer_engine.fleet.on_ray import on_ray
+from infer_engine.fleet.on_ray import OnRay, enter_ray
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Drain, Event, Scale
 from infer_engine.replica.launch_ray import NoClusterError, RayReplicas
@@ -35,7 +36,7 @@ NODE_CPUS = 3
 
 
 @dataclass
-class OnRay:
+class Bench:
     cluster: RayCluster
     fleet: Fleet
     replicas: RayReplicas
@@ -77,6 +78,20 @@ def settings(model: Path, **given: Any) -> ServerSettings:
     )
 
 
+@asynccontextmanager
+async def entered(given: ServerSettings) -> AsyncGenerator[OnRay]:
+    on_ray = await enter_ray(given)
+    try:
+        yield on_ray
+    finally:
+        await on_ray.close()
+
+
+def fleet_of(on_ray: OnRay) -> tuple[Fleet, RayReplicas]:
+    assert on_ray.replicas is not None
+    return Fleet(on_ray.settings, launch=on_ray.replicas.launch, link=on_ray.replicas.link), on_ray.replicas
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "tiny.gguf"
@@ -99,15 +114,14 @@ def cluster() -> Generator[RayCluster]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ray(cluster: RayCluster, model: Path) -> AsyncGenerator[OnRay]:
+async def ray(cluster: RayCluster, model: Path) -> AsyncGenerator[Bench]:
     runner = make_runner(model=str(model), kv_blocks=256, threads=1, device="cpu")
     alone = make_request("alone", PROMPT, max_tokens=TOKENS)
     run_all(runner, [alone])
     runner.close()
-    async with on_ray(settings(model, ray_address=cluster.address)) as (settled, replicas):
-        assert replicas is not None
-        fleet = Fleet(settled, launch=replicas.launch, link=replicas.link)
-        bench = OnRay(cluster, fleet, replicas, list(alone.output))
+    async with entered(settings(model, ray_address=cluster.address)) as on_ray:
+        fleet, replicas = fleet_of(on_ray)
+        bench = Bench(cluster, fleet, replicas, list(alone.output))
         fleet.feed.subscribe(bench.feed.append)
         await fleet.start()
         try:
@@ -119,7 +133,7 @@ async def ray(cluster: RayCluster, model: Path) -> AsyncGenerator[OnRay]:
             await until(lambda: not cluster.ask("actors"), "all actors gone", WITHIN_S)
 
 
-async def test_four_replicas_are_spread_over_both_nodes_and_stream(ray: OnRay) -> None:
+async def test_four_replicas_are_spread_over_both_nodes_and_stream(ray: Bench) -> None:
     nodes = ray.nodes()
     assert sorted(nodes) == ["r0", "r1", "r2", "r3"]
     assert len(set(nodes.values())) == 2
@@ -133,7 +147,7 @@ async def test_four_replicas_are_spread_over_both_nodes_and_stream(ray: OnRay) -
     assert {each.moves for each in generations} == {0}
 
 
-async def test_a_killed_actor_takes_its_process_along_and_no_stream(ray: OnRay) -> None:
+async def test_a_killed_actor_takes_its_process_along_and_no_stream(ray: Bench) -> None:
     generations = await ray.streaming(8)
     names = await ray.ask("actors")
     lost = [each for each in generations if each.replica == "r0"]
@@ -147,7 +161,7 @@ async def test_a_killed_actor_takes_its_process_along_and_no_stream(ray: OnRay) 
     await until(lambda: pid not in ray.cluster.workers(), "its process is gone", WITHIN_S)
 
 
-async def test_a_killed_process_is_told_as_what_it_is(ray: OnRay) -> None:
+async def test_a_killed_process_is_told_as_what_it_is(ray: Bench) -> None:
     generations = await ray.streaming(4)
     pid = ray.fleet.replica("r1").pid
     assert pid is not None
@@ -160,7 +174,7 @@ async def test_a_killed_process_is_told_as_what_it_is(ray: OnRay) -> None:
     assert failed.startswith("its process was killed by SIGKILL")
 
 
-async def test_a_drained_replica_hands_its_streams_over(ray: OnRay) -> None:
+async def test_a_drained_replica_hands_its_streams_over(ray: Bench) -> None:
     generations = await ray.streaming(8)
     mine = [each for each in generations if each.replica == "r2"]
     assert mine
@@ -172,7 +186,7 @@ async def test_a_drained_replica_hands_its_streams_over(ray: OnRay) -> None:
     await ray.ready(4)
 
 
-async def test_scale_up_finds_a_place_and_scale_down_gives_it_back(ray: OnRay) -> None:
+async def test_scale_up_finds_a_place_and_scale_down_gives_it_back(ray: Bench) -> None:
     generations = await ray.streaming(4)
     started, _ = ray.fleet.resizing.begin(Scale(replicas=5))
     await ray.ready(5)
@@ -187,7 +201,7 @@ async def test_scale_up_finds_a_place_and_scale_down_gives_it_back(ray: OnRay) -
     await until(lambda: len(ray.cluster.ask("actors")) == 4, "its actor is gone", WITHIN_S)
 
 
-async def test_a_lost_node_breaks_no_stream_and_its_replicas_wait_for_another(ray: OnRay) -> None:
+async def test_a_lost_node_breaks_no_stream_and_its_replicas_wait_for_another(ray: Bench) -> None:
     generations = await ray.streaming(8)
     nodes = ray.nodes()
     gone = nodes["r3"]
@@ -207,7 +221,7 @@ async def test_a_lost_node_breaks_no_stream_and_its_replicas_wait_for_another(ra
 
 
 async def test_a_killed_server_leaves_no_actor_and_no_replica(
-    ray: OnRay, model: Path, tmp_path: Path
+    ray: Bench, model: Path, tmp_path: Path
 ) -> None:
     given = {
         "name": "other",
@@ -241,8 +255,7 @@ async def test_a_wrong_token_is_told(
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 32)
     with pytest.raises(NoClusterError, match="token") as told:
-        async with on_ray(settings(model, ray_address=cluster.address)):
-            pass
+        await enter_ray(settings(model, ray_address=cluster.address))
     assert cluster.address in str(told.value)
 
 
@@ -256,11 +269,9 @@ async def test_a_cluster_that_asks_for_no_token_is_refused_unless_told(
         monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 32)
         given = settings(model, ray_address=open_cluster.address)
         with pytest.raises(NoClusterError, match="asks nobody for a token"):
-            async with on_ray(given):
-                pass
+            await enter_ray(given)
         monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-        async with on_ray(given) as (_, replicas):
-            assert replicas is not None
+        await (await enter_ray(given)).close()
     finally:
         open_cluster.close()
 
@@ -272,9 +283,8 @@ async def test_the_head_goes_and_the_server_lives(model: Path, monkeypatch: pyte
         cluster.ask("add", NODE_CPUS)
         for name, value in cluster.environment.items():
             monkeypatch.setenv(name, value)
-        async with on_ray(settings(model, replicas=1, ray_address=cluster.address)) as (settled, replicas):
-            assert replicas is not None
-            fleet = Fleet(settled, launch=replicas.launch, link=replicas.link)
+        async with entered(settings(model, replicas=1, ray_address=cluster.address)) as on_ray:
+            fleet, _ = fleet_of(on_ray)
             events: list[FeedItem] = []
             fleet.feed.subscribe(events.append)
             await fleet.start()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from infer_engine.fleet.feed import FeedItem
 from infer_engine.fleet.fleet import Fleet
-from infer_engine.fleet.on_ray import on_ray, settled
+from infer_engine.fleet.on_ray import enter_ray, settled
 from infer_engine.protocol import Event
 from infer_engine.replica import launch_ray, ray_process, ray_sidecar
 from infer_engine.replica.launch_ray import NoClusterError, RayReplicas
@@ -213,10 +213,8 @@ async def test_no_way_in_names_the_address() -> None:
 async def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(NoClusterError, match=r"pip install 'infer-console\[ray\]'"):
-        async with on_ray(ServerSettings(launcher="ray")):
-            pass
-    async with on_ray(ServerSettings()) as (_, ray):
-        assert ray is None
+        await enter_ray(ServerSettings(launcher="ray"))
+    assert (await enter_ray(ServerSettings())).replicas is None
 
 
 def script(text: str) -> ray_sidecar.SpawnDriver:

@@ -1,9 +1,9 @@
 """A fleet on a Ray cluster: what the cluster has decides what nobody said of the replicas."""
 
-import contextlib
 import logging
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from msgspec import structs
 
@@ -15,27 +15,34 @@ from infer_engine.settings import ServerSettings
 log = logging.getLogger(__name__)
 
 
-@contextlib.asynccontextmanager
-async def on_ray(settings: ServerSettings) -> AsyncGenerator[tuple[ServerSettings, RayReplicas | None]]:
-    """The settings with what the cluster decides, and its launcher, connected; as they are and None where the
-    launcher is another. NoClusterError when there is no way into the cluster."""
+@dataclass(frozen=True, slots=True)
+class OnRay:
+    """``settings`` with what the cluster decides, and its launcher, connected; the settings as they are, and
+    None, where the launcher is another."""
+
+    settings: ServerSettings
+    replicas: RayReplicas | None = None
+
+    async def close(self) -> None:
+        if self.replicas is not None:
+            await self.replicas.close()
+
+
+async def enter_ray(settings: ServerSettings) -> OnRay:
+    """To be closed. NoClusterError when there is no way into the cluster."""
     if settings.launcher != "ray":
-        yield settings, None
-        return
+        return OnRay(settings)
     require_ray()
     replicas = RayReplicas(settings.name, settings.ray_address or os.environ.get("RAY_ADDRESS") or "auto")
     nodes = await replicas.connect()
-    try:
-        settings = settled(settings, nodes)
-        log.info(
-            "Ray cluster of %d nodes: each replica takes %d CPU and %d GPU",
-            len(nodes),
-            settings.replica.threads,
-            gpus_of(settings.replica),
-        )
-        yield settings, replicas
-    finally:
-        await replicas.close()
+    settings = settled(settings, nodes)
+    log.info(
+        "Ray cluster of %d nodes: each replica takes %d CPU and %d GPU",
+        len(nodes),
+        settings.replica.threads,
+        gpus_of(settings.replica),
+    )
+    return OnRay(settings, replicas)
 
 
 def settled(settings: ServerSettings, nodes: Sequence[Node]) -> ServerSettings:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import structs
 
 from infer_engine.replica.curve import new_pair
-from infer_engine.replica.messages import ReplicaConfig
+from infer_engine.replica.messages import FromReplica, ReplicaConfig
 from infer_engine.replica.ray_messages import (
     Connected,
     Ended,
@@ -104,7 +104,14 @@ class RayReplicas:
     def link(self, _directory: Path, on_message: OnMessage, on_batch_end: Callable[[], None]) -> TcpLink:
         if self._connected is None:
             raise RuntimeError("connect comes first")
-        self._link = TcpLink(self._connected.address, 0, new_pair(), on_message, on_batch_end)
+
+        def hear(peer: bytes, message: FromReplica) -> None:
+            process = self._processes.get(peer.decode())
+            if process is not None:
+                process.was_reached = True
+            on_message(peer, message)
+
+        self._link = TcpLink(self._connected.address, 0, new_pair(), hear, on_batch_end)
         return self._link
 
     async def launch(self, config: ReplicaConfig, _log_path: Path, threads: int) -> RayProcess:
@@ -219,12 +226,13 @@ class RayReplicas:
             return
         if self._link is None:
             raise RuntimeError("the fleet has no link to its replicas yet")
+        process.server = self._link.endpoint
         keys = self._link.issue(process.key.encode(), bytes.fromhex(placed.public))
         config = process.config
         here = max(1, fits(placed.node, process.threads, gpus_of(config.settings)))
         config = structs.replace(
             config,
-            endpoint=self._link.endpoint,
+            endpoint=process.server,
             keys=keys,
             # As many as Ray may put there share the node's memory.
             settings=structs.replace(config.settings, sharers=min(here, config.settings.sharers)),

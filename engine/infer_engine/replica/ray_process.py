@@ -45,7 +45,9 @@ class RayProcess:
         self._waiting_told = False
         self._asked_to_end = False
         self._answer_by_s: float | None = None
-        self._was_reached = False
+        #: It has said something over the link, whose end here it reaches at ``server``.
+        self.was_reached = False
+        self.server: str | None = None
         self._lost_s: float | None = None
         self._cpu_s: float | None = None
         self._last: Ended | None = None
@@ -140,8 +142,8 @@ class RayProcess:
     def _look_at_link(self, now_s: float, *, reaches: bool) -> None:
         """A connection that is lost does not come back. Ray gets a moment to tell why it is."""
         if reaches:
-            self._was_reached = True
-        elif self._was_reached:
+            self.was_reached = True
+        elif self.was_reached:
             if self._lost_s is None:
                 self._lost_s = now_s
             elif now_s - self._lost_s > LINK_GRACE_S:
@@ -149,11 +151,10 @@ class RayProcess:
                 self.lost(self._unconnected())
 
     def _unconnected(self) -> str:
-        return (
-            "the connection to it is gone"
-            if self.node is None
-            else (f"the connection to it on {self.node.address} is gone")
-        )
+        where = "" if self.node is None else f" on {self.node.address}"
+        if self.was_reached:
+            return f"the connection to it{where} is gone"
+        return f"it{where} cannot reach the server at {self.server}"
 
     def _end(self, *, kindly: bool) -> None:
         if self._over.done():
