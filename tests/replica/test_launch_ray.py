@@ -284,6 +284,7 @@ def test_threads_are_the_most_with_which_all_fit() -> None:
 def test_auto_takes_a_gpu_each_where_there_are_as_many() -> None:
     assert device_for("auto", 2, [node(8, 1), node(8, 1)]) == "cuda"
     assert device_for("auto", 3, [node(8, 1), node(8, 1)]) == "cpu"
+    assert device_for("auto", 0, [node(8)]) == "cpu"
     assert device_for("cpu", 1, [node(8, 4)]) == "cpu"
     given = ServerSettings(launcher="ray", replicas=2)
     assert settled(given, [node(8, 2)]).replica.threads == 4

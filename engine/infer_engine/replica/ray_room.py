@@ -12,7 +12,7 @@ def device_for(device: Device, replicas: int, nodes: Sequence[Node]) -> Device:
     that it was given."""
     if device != "auto":
         return device
-    return "cuda" if sum(math.floor(node.gpus) for node in nodes) >= replicas else "cpu"
+    return "cuda" if sum(math.floor(node.gpus) for node in nodes) >= max(1, replicas) else "cpu"
 
 
 def fits(node: Node, threads: int, gpus: int) -> int:
