@@ -8,6 +8,7 @@
 #                                 requests, a broker that hangs, and long steady work (docs/proof.md)
 # make soak WHAT=console MINUTES=14.4  a console for a simulated day at 100 times its speed, and one whose terminal
 #                                 hangs and whose server is cut off, hangs and is killed
+# make test-ray  replicas on a Ray cluster of two nodes, on this machine (installs the extra; a few minutes)
 # make bench  measure the engine, beside the peers that make peers has built
 # make serve-peers   real vLLM and llama.cpp servers, small, until Ctrl-C (docs/foreign.md)
 # make test-peers    the console on them;  make peer-numbers  its figures beside those of others
@@ -17,7 +18,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: openapi run test check model bench peers serve-peers test-peers peer-numbers record-pages simulate parity soak clean
+.PHONY: openapi run test check model bench peers serve-peers test-peers peer-numbers record-pages simulate parity soak test-ray clean
 
 run: $(STAMP)
 	@$(BIN)/infer-console
@@ -44,6 +45,10 @@ openapi: $(STAMP)
 
 bench: $(STAMP) model
 	$(BIN)/python bench/run.py $(if $(ONLY),--only $(ONLY)) $(if $(REPEATS),--repeats $(REPEATS))
+
+test-ray: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[engine,test,ray]'
+	$(BIN)/python -m pytest -q --durations=15 tests/cluster/ray_cluster.py
 
 peers: $(STAMP) model
 	$(BIN)/python bench/build_peers.py

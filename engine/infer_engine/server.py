@@ -30,6 +30,7 @@ from infer_engine.door import open_door
 from infer_engine.entrance import Entrance, open_entrance
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.joining import Door
+from infer_engine.fleet.on_ray import enter_ray
 from infer_engine.fleet.simulated import simulated_fleet
 from infer_engine.fleet.spec_file import SpecDirError
 from infer_engine.garbage import leave_out_what_is_here, look_seldom
@@ -42,6 +43,7 @@ from infer_engine.listener import Listener
 from infer_engine.loaded_model import LoadedModel, load_model
 from infer_engine.model.errors import ModelError
 from infer_engine.protocol import Operation
+from infer_engine.replica.launch_ray import NoClusterError, RayReplicas
 from infer_engine.replica.tcp_link import ListenError as JoinListenError
 from infer_engine.replica.virtual_clock import PacedClock
 from infer_engine.secret_file import SecretFileError
@@ -107,9 +109,15 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     try:
         with kept_state(settings, sockets.control_url, embedded=lifeline) as kept:
             model = await _unless_stopped(load_model(settings), stop)
-            if model is not None:
-                await _run(settings, model, entrance, stop, kept, most_connections)
-    except (ModelError, SpecDirError, AuditDirError, JoinListenError) as error:
+            on_ray = None if model is None else await _unless_stopped(enter_ray(settings), stop)
+            if model is not None and on_ray is not None:
+                try:
+                    await _run(
+                        on_ray.settings, model, entrance, stop, kept, most_connections, on_ray.replicas
+                    )
+                finally:
+                    await on_ray.close()
+    except (ModelError, SpecDirError, AuditDirError, NoClusterError, JoinListenError) as error:
         raise StartError(str(error).replace("\n", " ")) from error
     finally:
         sockets.close()
@@ -123,11 +131,12 @@ async def _run(
     stop: StopSignal,
     kept: KeptState,
     most_connections: int,
+    ray: RayReplicas | None,
 ) -> None:
     sockets, admitted, keyring = entrance
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
     door = await open_door(settings, kept)
-    fleet = _fleet(settings, model, clock, kept, door)
+    fleet = _fleet(settings, model, clock, kept, door, ray)
     fleet.specs.trouble = fleet.specs.trouble or kept.trouble
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
     limits = Connections(
@@ -239,7 +248,10 @@ def _fleet(
     clock: PacedClock | None,
     kept: KeptState,
     door: Door | None,
+    ray: RayReplicas | None,
 ) -> Fleet:
+    if ray is not None:
+        return Fleet(settings, spec_dir=kept.specs, launch=ray.launch, link=ray.link, door=door)
     if clock is None:
         return Fleet(settings, spec_dir=kept.specs, door=door)
     return simulated_fleet(

@@ -150,7 +150,17 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = 2
     launcher: Annotated[
         Launcher | None,
-        Meta(description="local: a process each; inproc: simulated, in the server's process"),
+        Meta(
+            description="local: a process each; ray: on the nodes of a Ray cluster; inproc: simulated, in "
+            "the server's process"
+        ),
+    ] = None
+    ray_address: Annotated[
+        Annotated[str, Meta(max_length=300, pattern=r"^(auto|\[?[A-Za-z0-9.:_-]+\]?:\d{1,5})$")] | None,
+        Meta(
+            description="HOST:PORT of the Ray cluster's head, with launcher ray; unset: RAY_ADDRESS, or "
+            "auto, the cluster that this machine is a node of"
+        ),
     ] = None
     simulate: Annotated[
         Annotated[str, Meta(max_length=100)] | None,
@@ -286,8 +296,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("tls_client_ca needs tls_cert and tls_key")
         if self.tls_cert is not None and self.control_listen is None:
             raise ValueError("tls_cert is for control_listen, which is not given")
-        if self.launcher == "ray":
-            raise ValueError("launcher is ray, which this version does not have; local and inproc it has")
+        if self.ray_address is not None and self.launcher != "ray":
+            raise ValueError("ray_address is for launcher ray, which is not given")
 
     @property
     def launcher_used(self) -> Launcher:

@@ -33,7 +33,7 @@ def test_a_simulated_fleet() -> None:
         ({"launcher": "inproc"}, "launcher is inproc, which is for simulated replicas"),
         ({"speed": "4"}, "speed is 4, which is for simulated replicas"),
         ({"token_budget": "8", "max_running": "9"}, "token_budget is 8; it must be at least max_running (9)"),
-        ({"launcher": "ray"}, "launcher is ray, which this version does not have"),
+        ({"ray_address": "10.0.0.1:6379"}, "ray_address is for launcher ray, which is not given"),
         ({"replicas": "65"}, "at most 64 are allowed unless they are simulated"),
         ({"simulate": "70b@4×h100", "replicas": "1025"}, "--replicas: '1025' was given"),
     ],

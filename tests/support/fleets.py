@@ -69,7 +69,7 @@ class ThreadReplica:
         self._ending = False
         self._asyncio = asyncio.get_running_loop()
         self._ended: asyncio.Future[int] = self._asyncio.create_future()
-        self._dealer = Dealer(config.endpoint, identity(config.replica, config.incarnation))
+        self._dealer = Dealer(config.endpoint, identity(config.replica, config.incarnation), config.keys)
         self._thread = threading.Thread(target=self._main, name=f"{config.replica}.{config.incarnation}")
         self._thread.start()
 
@@ -101,6 +101,9 @@ class ThreadReplica:
 
     def oom_killed(self) -> bool | None:
         return self.oom
+
+    def cause(self) -> str | None:
+        return None
 
     # the way to the server, for the step loop
 

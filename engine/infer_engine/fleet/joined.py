@@ -90,6 +90,9 @@ class JoinedProcess:
     def cpu_s(self) -> float | None:
         return None
 
+    def cause(self) -> str | None:
+        return None
+
     def oom_killed(self) -> bool | None:
         """By its machine's own word."""
         return self._oom

@@ -37,7 +37,9 @@ class ReplicaProcess(Protocol):
     """What a launcher hands out: something that lives, and can be ended."""
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int | None:
+        """None while it has no process yet, where one has to be found a place first."""
+        ...
 
     async def wait(self) -> int:
         """Its exit code (negative: the signal) once it has ended."""
@@ -62,6 +64,10 @@ class ReplicaProcess(Protocol):
     def oom_killed(self) -> bool | None:
         """Of one that was killed: whether the kernel may have done it for want of memory; None where that is
         not known."""
+        ...
+
+    def cause(self) -> str | None:
+        """Why it ended, where the launcher knows more than the exit code; None where that tells all."""
         ...
 
 
@@ -254,7 +260,7 @@ class Lifecycle:
                     await process.wait()
         if await process.stop() is not None:
             return True
-        log.error("replica %s (pid %d) cannot be ended", self._handle.id, process.pid)
+        log.error("replica %s (pid %s) cannot be ended", self._handle.id, process.pid)
         return False
 
     async def _live(self) -> tuple[str, bool]:
@@ -291,11 +297,11 @@ class Lifecycle:
         killed = code == -signal.SIGKILL and self._handle.error is None
         oom = process.oom_killed() if killed else False
         self._handle.own_death = not (killed and self._handle.ready is not None and oom is False)
-        error = self._handle.error or ("" if code is None else _describe_exit(code))
+        error = self._handle.error or process.cause() or ("" if code is None else _describe_exit(code))
         if killed and oom is not False:
             error += ": the kernel ran out of memory" if oom else ", by whom is not known"
         log.error(
-            "replica %s (pid %d) died: %s\nthe end of its log:\n%s",
+            "replica %s (pid %s) died: %s\nthe end of its log:\n%s",
             self._handle.id,
             process.pid,
             error,
@@ -334,7 +340,7 @@ class Lifecycle:
         await asyncio.wait([exit_code], timeout=KILL_GRACE_S)
         if exit_code.done():
             return exit_code.result()
-        log.error("replica %s (pid %d) was killed and does not end", self._handle.id, process.pid)
+        log.error("replica %s (pid %s) was killed and does not end", self._handle.id, process.pid)
         return None
 
     def _after_crash(self, error: str, may_recover: bool) -> float | None:

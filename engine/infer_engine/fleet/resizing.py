@@ -115,7 +115,8 @@ class Resizing:
         others = [each for each in self.present() if each is not fenced]
         if len(others) >= self.wanted.replicas:
             return "enough others are there"
-        if fenced.info is not None and fenced.info.device.startswith("cuda"):
+        here = self.settings.launcher != "ray"  # where another may get another GPU
+        if here and fenced.info is not None and fenced.info.device.startswith("cuda"):
             return "it would run on the same GPU"
         if len(self._launched()) >= self.settings.most_replicas:
             return f"there may be at most {self.settings.most_replicas} replicas (max_replicas)"

@@ -178,6 +178,9 @@ class InprocReplica:
     def oom_killed(self) -> bool | None:
         return False
 
+    def cause(self) -> str | None:
+        return None
+
     # --- from start to end ---------------------------------------------------------------------------------
 
     def start(self, make_runner: MakeRunner, load_s: float) -> None:

@@ -108,6 +108,9 @@ class LocalProcess:
         now = oom_kills()
         return None if now is None or self._oom_kills is None else now > self._oom_kills
 
+    def cause(self) -> str | None:
+        return None
+
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
@@ -118,8 +121,11 @@ def _open_log(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if fresh else 0), 0o600)
 
 
-async def launch(config: ReplicaConfig, log_path: Path, threads: int) -> LocalProcess:
-    """Start the process and send it ``config``. OSError when it cannot be started."""
+async def launch(
+    config: ReplicaConfig, log_path: Path, threads: int, base: Mapping[str, str] = os.environ
+) -> LocalProcess:
+    """Start the process, in the environment ``base``, and send it ``config``. OSError when it cannot be
+    started."""
     log = _open_log(log_path)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -129,7 +135,7 @@ async def launch(config: ReplicaConfig, log_path: Path, threads: int) -> LocalPr
             stdin=asyncio.subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env=child_environment(threads),
+            env=child_environment(threads, base),
             start_new_session=True,
         )
     finally:
