@@ -76,10 +76,11 @@ class AdmissionControl:
             self._waiting.admitted(request, in_turn=request not in round_.passed)
         return round_
 
-    def hold(self) -> None:
-        """The step preempted for those who run: it admits nobody, for want of KV."""
+    def hold(self, why: WaitingReason = "kv") -> None:
+        """This step admits nobody: it preempted for those who run (for want of KV), or whoever computes takes
+        nothing just now."""
         self._forget()
-        self._gate = "kv"
+        self._gate = why
 
     def _forget(self) -> None:
         self._gate = None

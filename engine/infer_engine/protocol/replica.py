@@ -156,6 +156,9 @@ class Replica(Struct, frozen=True, kw_only=True):
     foreign: str | None = None
     #: Where it is only watched: that server's URL as ``serve --upstream`` takes it.
     watched_url: str | None = None
+    #: The product, where it is such a server that our gateway sends requests to: its queue, its requests and
+    #: their times are known, its blocks and steps are not.
+    upstream: str | None = None
 
 
 class LiveLimits(Struct, frozen=True, kw_only=True):
