@@ -13,6 +13,7 @@ from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.foreign.address import Address, parse_address
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.replica.upstream.launch import UpstreamReplicas
+from infer_engine.replica.upstream.life import LOOK_S
 from infer_engine.replica.upstream.target import Target
 from infer_engine.secret_file import SecretFileError, read_secret_file
 from infer_engine.settings import ServerSettings, Upstream
@@ -35,6 +36,7 @@ def upstream_fleet(
     environment: Mapping[str, str] = os.environ,
     run_dir: Path | None = None,
     spec_dir: SpecDir | None = None,
+    look_s: float = LOOK_S,
 ) -> Fleet:
     """``settings.upstreams`` names them; ``tokenizer`` is that of the model they serve, and
     ``own_ports`` are those of this machine at which this server listens itself. To be called in a running
@@ -49,7 +51,7 @@ def upstream_fleet(
         token = _token(upstream, address, environment)
         targets[f"r{number}"] = Target(address, context_length, token)
     settings = structs.replace(settings, replicas=len(targets))
-    replicas = UpstreamReplicas(targets, tokenizer, settings.upstream_stall_s)
+    replicas = UpstreamReplicas(targets, tokenizer, settings.upstream_stall_s, look_s)
     return Fleet(settings, run_dir=run_dir, launch=replicas.launch, link=replicas.link, spec_dir=spec_dir)
 
 

@@ -67,8 +67,8 @@ class Books:
 
 def _began_anew(before: Counts, now: Counts) -> bool:
     """Everything that was counted is less: one counter alone that falls is a lie, or a mistake."""
-    counted = {name: value for name, value in before.counters.items() if value > 0 and name in now.counters}
-    return bool(counted) and all(now.counters[name] < value for name, value in counted.items())
+    pairs = [(old, now.counters[name]) for name, old in before.counters.items() if name in now.counters]
+    return any(new < old for old, new in pairs) and all(new < old or old == new == 0 for old, new in pairs)
 
 
 def _in_tokens(part: str) -> Callable[[Engine], int | None]:

@@ -82,6 +82,7 @@ class UpstreamReplica:
         target: Target,
         tokenizer: Tokenizer,
         stall_s: float,
+        look_s: float = LOOK_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
@@ -92,6 +93,7 @@ class UpstreamReplica:
         self._target = target
         self._tokenizer = tokenizer
         self._stall_s = stall_s
+        self._look_s = look_s
         self._clock = clock
         self._inbox: deque[ToReplica] = deque()
         self._loop: UpstreamLoop | None = None
@@ -103,6 +105,8 @@ class UpstreamReplica:
         self._looked_s = clock()
         self._probe = Probe(target.address, target.token, tokenizer)
         self._http: httpx2.AsyncClient | None = None
+        #: Streams that have not let go of their connection.
+        self._reading: set[asyncio.Task[None]] = set()
         self._task = asyncio.create_task(self._live(), name=f"upstream-{config.replica}")
 
     # --- what the fleet sees -------------------------------------------------------------------------------
@@ -195,7 +199,8 @@ class UpstreamReplica:
         if self._timer is not None:
             self._timer.cancel()
         self._inbox.clear()
-        self._task.cancel()
+        if asyncio.current_task() is not self._task:  # else it goes on to its end, and cleans up
+            self._task.cancel()
 
     def _die(self, error: str, code: int = FAILED) -> None:
         self._note(error)
@@ -227,6 +232,10 @@ class UpstreamReplica:
     async def _close(self) -> None:
         if self._loop is not None:
             self._loop.close()
+        for task in self._reading:
+            task.cancel()
+        if self._reading:
+            await asyncio.wait(self._reading, timeout=CLOSE_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self._probe.aclose()
@@ -291,7 +300,10 @@ class UpstreamReplica:
         )
 
         def open_stream(request: Request, tell: Callable[[Stream, Told], None]) -> Stream:
-            return Stream(request, self._ask(request), server.dialect, http, tell)
+            stream = Stream(request, self._ask(request), server.dialect, http, tell)
+            self._reading.add(stream.task)
+            stream.task.add_done_callback(self._reading.discard)
+            return stream
 
         self._looked_s = self._clock()
         self._loop = UpstreamLoop(
@@ -344,7 +356,7 @@ class UpstreamReplica:
         refused = 0
         while self._loop is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_S if refused else LOOK_S):
+                async with asyncio.timeout(min(AGAIN_S, self._look_s) if refused else self._look_s):
                     await self._look_now.wait()
             self._look_now.clear()
             if self._loop.broken_in_a_row >= MOST_BROKEN:

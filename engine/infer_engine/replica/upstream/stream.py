@@ -2,7 +2,6 @@
 closing it."""
 
 import asyncio
-import contextlib
 import email.utils
 import time
 from collections.abc import Callable
@@ -76,10 +75,10 @@ class Stream:
         if not self._task.done():
             asyncio.get_running_loop().call_later(LINGER_S, self._task.cancel)
 
-    async def gone(self) -> None:
-        """Once it is closed."""
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+    @property
+    def task(self) -> "asyncio.Task[None]":
+        """Reads it; done when the connection is let go."""
+        return self._task
 
     def _say(self, told: Told) -> None:
         if not self._closed:
