@@ -220,13 +220,29 @@ async def test_what_fails_at_one_server_is_tried_at_another_a_few_times(
         assert len(server.failures) == 5
 
 
-async def test_a_server_that_cuts_text_otherwise_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+async def test_a_server_of_another_vocabulary_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     server = FakeUpstream("vllm", lambda text: [7, *tokenizer.encode(text)])
     async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
         await until(lambda: fleet.replica("r0").state == "failed", "it is refused")
         assert "other tokens than ours: number 0 is 7" in (fleet.replica("r0").error or "")
         with pytest.raises(Refusal):
             fleet.submit(spec())
+
+
+async def test_a_server_that_cuts_text_otherwise_will_do(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    server = FakeUpstream("vllm", lambda text: _by_bytes(tokenizer, text))
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+
+
+def _by_bytes(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Of the same vocabulary, with no merges."""
+    plain = {each: id for id, each in enumerate(tokenizer.token_bytes) if len(each) == 1}
+    cut: list[int] = []
+    for id in tokenizer.encode(text, allow_special=True):
+        special = id in tokenizer.special_ids.values()
+        cut += [id] if special else [plain[bytes([each])] for each in tokenizer.token_bytes[id]]
+    return cut
 
 
 async def test_a_key_goes_along_or_the_server_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:

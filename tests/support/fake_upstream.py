@@ -82,7 +82,7 @@ class FakeUpstream:
         paths = {"vllm": "/v1/completions", "sglang": "/generate", "llamacpp": "/completion"}
         return [body for path, body in self.asked if path == paths[self.kind]][1:]
 
-    # --- HTTP ------------------------------------------------------------------------------------------------
+    # --- HTTP ----------------------------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
@@ -113,7 +113,7 @@ class FakeUpstream:
         await _answer(writer, 404 if page is None else 200, page or b"{}")
         return True
 
-    # --- looks -----------------------------------------------------------------------------------------------
+    # --- looks ---------------------------------------------------------------------------------------------
 
     def _page(self, path: str, document: Any) -> bytes | None:
         if path == "/tokenize":
@@ -157,7 +157,7 @@ class FakeUpstream:
             f'vllm:generation_tokens_total{{engine="0"}} {self.counted}\n'
         )
 
-    # --- generating ------------------------------------------------------------------------------------------
+    # --- generating ----------------------------------------------------------------------------------------
 
     async def _generate(self, asked: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         prompt = asked["input_ids"] if self.kind == "sglang" else asked["prompt"]
