@@ -20,8 +20,10 @@ def test_an_address_is_a_kind_and_a_place() -> None:
         "vllm+http://a:99999",
         "vllm+http://a b",
         "",
-    ]
-    + ["vllm+http://a?x=1", "vllm+http://a/\n", "vllm+http://a" * 90],
+        "vllm+http://a?x=1",
+        "vllm+http://a/\n",
+        "vllm+http://a" * 90,
+    ],
 )
 def test_what_is_no_address_is_refused_with_what_is(url: str) -> None:
     with pytest.raises(ValueError, match="KIND"):

@@ -65,9 +65,11 @@ def test_batch_leaves_for_interactive_and_comes_back() -> None:
     assert admitted(of) == ["b0", "b1"]
     of.add(request("a"), 0.0)
     plan = of.step(1.0)
-    assert [each.id for each in plan.preempted] == ["b1"] and [each.id for each in plan.admitted] == ["a"]
+    assert [each.id for each in plan.preempted] == ["b1"]
+    assert [each.id for each in plan.admitted] == ["a"]
     end = of.ended(of.running["a"], "stop")
-    assert end is not None and end.generated_tokens == 0
+    assert end is not None
+    assert end.generated_tokens == 0
     assert admitted(of) == ["b1"]
 
 
@@ -75,7 +77,8 @@ def test_nobody_goes_while_the_server_takes_nothing() -> None:
     of = dispatcher()
     of.add(request("a"), 0.0)
     of.held_back = True
-    assert not admitted(of) and of.admission.reason_counts() == {"slots": 1}
+    assert not admitted(of)
+    assert of.admission.reason_counts() == {"slots": 1}
     of.held_back = False
     assert admitted(of) == ["a"]
 
@@ -87,12 +90,16 @@ def test_tokens_are_counted_as_they_come_and_end_a_request() -> None:
     of.add(stops, 0.0)
     of.step(0.0)
     told = Plan(step=0)
-    assert of.token(stops, 5, told) is None and of.token(stops, 6, told) is None
+    assert of.token(stops, 5, told) is None
+    assert of.token(stops, 6, told) is None
     assert (told.prefill_tokens, told.decode_tokens) == (15, 1)
-    assert len(stops.block_table) == 2 and not stops.is_prefilling
+    assert len(stops.block_table) == 2
+    assert not stops.is_prefilling
     end = of.token(stops, 7, told)
-    assert end is not None and (end.reason, end.generated_tokens, end.freed_blocks) == ("stop", 3, 2)
-    assert of.ended(stops, "length") is None and not of.has_work
+    assert end is not None
+    assert (end.reason, end.generated_tokens, end.freed_blocks) == ("stop", 3, 2)
+    assert of.ended(stops, "length") is None
+    assert not of.has_work
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -77,7 +77,8 @@ def test_its_books_balance_whatever_happens(what: list[tuple[str, int]]) -> None
         now_s += 0.7
         if verb == "take":
             new = pool.take(count)
-            assert not set(new) & set(held) and len(set(new)) == count
+            assert not set(new) & set(held)
+            assert len(set(new)) == count
             held += new
         elif verb == "release":
             gone, held = held[:count], held[count:]
@@ -89,6 +90,7 @@ def test_its_books_balance_whatever_happens(what: list[tuple[str, int]]) -> None
             pool.grow_stale()
         assert pool.ours == len(held)
         assert pool.used + pool.cached + pool.free == pool.total
-        assert 0 <= pool.available <= pool.total and pool.free >= 0
+        assert 0 <= pool.available <= pool.total
+        assert pool.free >= 0
         assert pool.available in (0, pool.total - pool.used)
         assert len(pool.ref_counts) <= sum(count for verb, count in what if verb == "take")

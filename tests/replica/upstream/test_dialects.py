@@ -64,13 +64,15 @@ def never(text: str, count: int, last: int) -> None:
 
 def test_a_stream_of_llamacpp_ends_where_the_model_does() -> None:
     tokens, _, ends = read_all(LlamaCpp(never, 2048), (RECORDED / "llamacpp-eos.sse").read_bytes())
-    assert tokens == [49, 2403, 89, 411, 8966, 30, 2] and ends == ["stop"]
+    assert tokens == [49, 2403, 89, 411, 8966, 30, 2]
+    assert ends == ["stop"]
 
 
 def test_tokens_that_llamacpp_leaves_out_within_characters_are_found_again() -> None:
     data = (RECORDED / "llamacpp-characters.sse").read_bytes()
     tokens, _, ends = read_all(LlamaCpp(found, 2048), data)
-    assert ends == ["length"] and tokens[:6] == [36518, 33085, 246, 181, 130, 251]
+    assert ends == ["length"]
+    assert tokens[:6] == [36518, 33085, 246, 181, 130, 251]
     assert len(tokens) > data.count(b'"stop":false')
 
 
@@ -81,7 +83,8 @@ def test_tokens_that_cannot_be_found_again_are_no_stream() -> None:
 
 def test_vllm_tells_every_token_and_how_likely_it_was() -> None:
     tokens, logprobs, ends = read_all(Vllm("m"), (RECORDED / "vllm-characters.sse").read_bytes())
-    assert len(tokens) == len(logprobs) == 12 and ends == ["length"]
+    assert len(tokens) == len(logprobs) == 12
+    assert ends == ["length"]
     assert tokens[:6] == [36518, 33085, 246, 181, 130, 251]
     assert logprobs[0] == TokenLogprobs(
         -0.04575328156352043, [36518, 11100], [-0.04575328156352043, -4.878726959228516]
@@ -90,7 +93,8 @@ def test_vllm_tells_every_token_and_how_likely_it_was() -> None:
 
 def test_a_stream_of_vllm_ends_where_the_model_does() -> None:
     tokens, _, ends = read_all(Vllm("m"), (RECORDED / "vllm-eos.sse").read_bytes())
-    assert tokens == [49, 2403, 89, 411, 8966, 30, 2] and ends == ["stop"]
+    assert tokens == [49, 2403, 89, 411, 8966, 30, 2]
+    assert ends == ["stop"]
 
 
 def sglang(*events: str) -> bytes:
@@ -171,18 +175,23 @@ def test_what_each_server_is_asked() -> None:
         5,
         2,
     )
-    assert vllm["return_token_ids"] and vllm["stream"] and vllm["ignore_eos"]
+    assert vllm["return_token_ids"]
+    assert vllm["stream"]
+    assert vllm["ignore_eos"]
     assert (vllm["top_k"], vllm["logit_bias"], vllm["logprobs"]) == (-1, {"9": -1.5}, 3)
-    assert vllm["stop_token_ids"] == [2, 11] and vllm["seed"] >= 0
+    assert vllm["stop_token_ids"] == [2, 11]
+    assert vllm["seed"] >= 0
     llamacpp = LlamaCpp(never, 2048).body(ASK)
     assert (llamacpp["prompt"], llamacpp["n_predict"], llamacpp["top_k"]) == ([1, 2, 3], 5, 0)
-    assert llamacpp["return_tokens"] and llamacpp["ignore_eos"] and 0 <= llamacpp["seed"] < 0xFFFFFFFF
+    assert llamacpp["return_tokens"]
+    assert llamacpp["ignore_eos"]
+    assert 0 <= llamacpp["seed"] < 0xFFFFFFFF
     assert (llamacpp["logit_bias"], llamacpp["repeat_last_n"]) == ([[9, -1.5]], 2048)
     sglang = Sglang().body(ASK)
-    assert sglang["input_ids"] == [1, 2, 3] and sglang["stream"]
-    assert (
-        sglang["sampling_params"]["max_new_tokens"] == 5 and sglang["sampling_params"]["min_new_tokens"] == 2
-    )
+    assert sglang["input_ids"] == [1, 2, 3]
+    assert sglang["stream"]
+    assert sglang["sampling_params"]["max_new_tokens"] == 5
+    assert sglang["sampling_params"]["min_new_tokens"] == 2
 
 
 def test_parameters_that_some_server_lacks_are_known_by_the_names_that_clients_use() -> None:

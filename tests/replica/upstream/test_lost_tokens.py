@@ -17,7 +17,9 @@ def test_the_usual_tokens_are_taken_where_they_fit(tokenizer: Tokenizer) -> None
 def test_others_that_make_up_the_same_text_are_found(tokenizer: Tokenizer) -> None:
     last = tokenizer.encode("e")[-1]
     ids = LostTokens(tokenizer).find("the", 3, last)
-    assert ids is not None and len(ids) == 3 and tokenizer.decode(ids) == "the"
+    assert ids is not None
+    assert len(ids) == 3
+    assert tokenizer.decode(ids) == "the"
 
 
 @pytest.mark.parametrize(("text", "count"), [("the", 9), ("the", 1), ("", 2), ("a" * 500, 40)])
