@@ -96,7 +96,7 @@ async def test_a_cancelled_request_leaves_its_slot(
     two: tuple["peer.Peer", "peer.Peer"], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     async with fleet_of(tokenizer, tmp_path, two[0].connect) as fleet:
-        generation = ask(fleet, tokenizer, "rain", 800)
+        generation = ask(fleet, tokenizer, "rain", 400)
         await all_run(generation)
         fleet.cancel(generation.id)
         await until(lambda: generation.finished, "it ends", WITHIN_S)

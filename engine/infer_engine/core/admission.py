@@ -76,11 +76,15 @@ class AdmissionControl:
             self._waiting.admitted(request, in_turn=request not in round_.passed)
         return round_
 
-    def hold(self, why: WaitingReason = "kv") -> None:
-        """This step admits nobody: it preempted for those who run (for want of KV), or whoever computes takes
-        nothing just now."""
+    def hold(self) -> None:
+        """The step preempted for those who run: it admits nobody, for want of KV."""
         self._forget()
-        self._gate = why
+        self._gate = "kv"
+
+    def hold_back(self) -> None:
+        """Whoever computes takes nobody just now."""
+        self._forget()
+        self._gate = "slots"
 
     def _forget(self) -> None:
         self._gate = None

@@ -36,7 +36,7 @@ class Dispatcher(Scheduler):
         self._age_batch()
         self._preempt_asked(plan, now_s)
         if self.held_back:
-            self.admission.hold("slots")
+            self.admission.hold_back()
         else:
             self._admit(plan, now_s)
         # They are computed when the server says so.
