@@ -1,7 +1,7 @@
 """What our gateway adds to a server that stands behind it: TTFT and ITL through it, over those of asking the
 server directly, in turns in one run.
 
-python bench/upstream_overhead.py DIRECT_URL GATEWAY_URL --model GATEWAY_MODEL [--direct-model NAME] [--requests N]
+python bench/upstream_overhead.py DIRECT_URL GATEWAY_URL --model NAME [--direct-model NAME] [--requests N]
 
 Both are asked with the same chat prompts through ``/v1/chat/completions``, one at a time, greedy. The server
 must be idle otherwise. Prints one JSON object: medians in seconds, their difference and their ratio.
