@@ -33,6 +33,7 @@ from infer_engine.fleet.joining import Door
 from infer_engine.fleet.on_ray import enter_ray
 from infer_engine.fleet.simulated import simulated_fleet
 from infer_engine.fleet.spec_file import SpecDirError
+from infer_engine.fleet.upstream import UpstreamError, upstream_fleet
 from infer_engine.garbage import leave_out_what_is_here, look_seldom
 from infer_engine.gateway.app import build_gateway, malformed_request, too_many_connections
 from infer_engine.gateway.keys import Keyring
@@ -136,7 +137,7 @@ async def _run(
     sockets, admitted, keyring = entrance
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
     door = await open_door(settings, kept)
-    fleet = _fleet(settings, model, clock, kept, door, ray)
+    fleet = _fleet(settings, model, clock, kept, door, ray, sockets)
     fleet.specs.trouble = fleet.specs.trouble or kept.trouble
     operations = Operations(time.time, lambda operation: _announce(fleet, operation))
     limits = Connections(
@@ -174,7 +175,7 @@ async def _run(
     supervisor = Supervisor.of_this_process()
     control = Doors(context, admitted, settings.control_hosts, sockets.control, sockets.control_tcp)
     recorder = Recorder(context, max_bytes=settings.recorder_mib << 20) if settings.recorder_mib else None
-    keeping = Keeping(recorder, settings.replicas, fleet.status)
+    keeping = Keeping(recorder, fleet.settings.replicas, fleet.status)
     context.recorder, context.history = keeping.recorder, keeping.history
     load.start()
     try:
@@ -249,9 +250,20 @@ def _fleet(
     kept: KeptState,
     door: Door | None,
     ray: RayReplicas | None,
+    sockets: Sockets,
 ) -> Fleet:
     if ray is not None:
         return Fleet(settings, spec_dir=kept.specs, launch=ray.launch, link=ray.link, door=door)
+    if settings.upstreams:
+        ports = frozenset(
+            each.getsockname()[1] for each in (sockets.gateway, sockets.control_tcp) if each is not None
+        )
+        try:
+            return upstream_fleet(
+                settings, model.tokenizer, model.context_length, own_ports=ports, spec_dir=kept.specs
+            )
+        except UpstreamError as error:
+            raise StartError(str(error)) from error
     if clock is None:
         return Fleet(settings, spec_dir=kept.specs, door=door)
     return simulated_fleet(

@@ -13,6 +13,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta, Struct
 
+from infer_engine.foreign.address import parse_address
 from infer_engine.planner import Deployment, PlanError, parse_deployment
 from infer_engine.protocol import PreemptChoice
 
@@ -25,6 +26,7 @@ DEFAULT_MODEL = "smollm2-135m-instruct"
 #: Replicas that are processes; simulated ones may be more.
 MOST_PROCESSES = 64
 MOST_SIMULATED = 1024
+DEFAULT_REPLICAS = 2
 
 
 class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,6 +115,22 @@ class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             )
 
 
+class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server of somebody else as it is named in the config file, where it has a key of its own."""
+
+    url: Annotated[str, Meta(max_length=300)]
+    #: Environment variable with the key, or the file (mode 0600) whose first line it is.
+    token_env: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")] | None = None
+    token_file: str | None = None
+    #: Send the key over plain HTTP to another machine, too.
+    token_over_http: bool = False
+
+    def __post_init__(self) -> None:
+        parse_address(self.url)
+        if self.token_env is not None and self.token_file is not None:
+            raise ValueError("token_env and token_file were given: one of them is the key's place")
+
+
 class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the engine server needs to know, the replicas' settings included."""
 
@@ -147,7 +165,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = {}
     replicas: Annotated[
         int, Meta(ge=0, le=MOST_SIMULATED, description="replicas, at most 64 unless simulated")
-    ] = 2
+    ] = DEFAULT_REPLICAS
     launcher: Annotated[
         Launcher | None,
         Meta(
@@ -169,6 +187,18 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "each on N of those GPUs"
         ),
     ] = None
+    upstreams: Annotated[
+        tuple[str | Upstream, ...],
+        Meta(
+            max_length=MOST_PROCESSES,
+            description="vllm+http://HOST:PORT (or sglang+, llamacpp+, auto+) of a server of somebody else "
+            "that takes the place of a replica",
+        ),
+    ] = ()
+    upstream_stall_s: Annotated[
+        float,
+        Meta(gt=0, le=3600, description="an upstream that makes no progress for so many seconds has stalled"),
+    ] = 30.0
     state_dir: Annotated[
         Annotated[str, Meta(max_length=4096)] | None,
         Meta(
@@ -259,6 +289,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seed: Annotated[int, Meta(description="seed of what the server itself draws (ids, test traffic)")] = 0
 
     def __post_init__(self) -> None:
+        self._check_upstreams()
         deployment = self.deployment
         if self.replicas == 0 and self.join_listen is None:
             raise ValueError(
@@ -300,8 +331,32 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("ray_address is for launcher ray, which is not given")
 
     @property
-    def launcher_used(self) -> Launcher:
+    def launcher_used(self) -> Launcher | Literal["upstream"]:
+        if self.upstreams:
+            return "upstream"
         return self.launcher or ("inproc" if self.simulate is not None else "local")
+
+    def _check_upstreams(self) -> None:
+        places: set[tuple[str, int]] = set()
+        for url in self.upstream_urls:
+            address = parse_address(url)
+            if (address.host, address.port) in places:
+                raise ValueError(f"upstreams: {address.place} is named twice; each server is one replica")
+            places.add((address.host, address.port))
+        if not places:
+            return
+        if self.simulate is not None:
+            raise ValueError("upstreams and simulate were given: a fleet is one or the other")
+        if self.launcher is not None:
+            raise ValueError(f"launcher is {self.launcher}; upstreams are launched by nobody here")
+        if self.join_listen is not None:
+            raise ValueError("join_listen is for replicas of our engine; with upstreams there are none")
+        if self.replicas not in (DEFAULT_REPLICAS, len(places)):
+            raise ValueError(f"replicas is {self.replicas}; with upstreams there are as many as are named")
+
+    @property
+    def upstream_urls(self) -> list[str]:
+        return [each if isinstance(each, str) else each.url for each in self.upstreams]
 
     @property
     def most_replicas(self) -> int:

@@ -90,7 +90,7 @@ def test_the_index_knows_no_block_that_was_evicted(tmp_path: Path) -> None:
             await bench.finished(bench.fleet.submit(spec(320, 20, first=1_000 * n)))
         routing = bench.fleet._routing
         assert routing.prefixes is not None
-        loop = next(iter(bench.replicas._by_identity.values()))._loop
+        loop = next(iter(bench.replicas.by_identity.values()))._loop
         assert loop is not None
         assert set(routing.prefixes._holders) == set(loop.scheduler.pool.index.blocks)
 

@@ -19,6 +19,7 @@ from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Event, EventKind, Step, Tier
 from infer_engine.replica.dealer import Dealer
+from infer_engine.replica.limits_at_start import starting_limits
 from infer_engine.replica.messages import (
     Failed,
     FromReplica,
@@ -31,7 +32,6 @@ from infer_engine.replica.messages import (
 )
 from infer_engine.replica.step_loop import StepLoop
 from infer_engine.replica.wire import identity
-from infer_engine.replica.worker import starting_limits
 from infer_engine.settings import ReplicaSettings, ServerSettings
 from support.replicas import ScriptedRunner, make_loop, runner_info
 

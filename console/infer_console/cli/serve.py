@@ -25,7 +25,8 @@ ON_OFF = "on|off"
 SWITCH = {"on": True, "off": False}
 #: The metavar of an option that takes no word.
 FLAG = ""
-#: Most sequences in the batch of a simulated replica where nobody said: its KV memory is what bounds it.
+#: Most sequences in the batch of a simulated replica, or in flight at an upstream, where nobody said: its KV
+#: memory is what bounds it.
 SIMULATED_MAX_RUNNING = 256
 #: Option, the setting it sets, its metavar. Defaults, bounds and descriptions are the settings' own.
 SERVER_OPTIONS = (
@@ -36,6 +37,8 @@ SERVER_OPTIONS = (
     ("--ray-address", "ray_address", "HOST:PORT"),
     ("--simulate", "simulate", "MODEL@N×GPU"),
     ("--speed", "speed", "X"),
+    ("--upstream", "upstreams", "KIND+URL"),
+    ("--upstream-stall", "upstream_stall_s", "SECONDS"),
     ("--control-listen", "control_listen", "HOST:PORT"),
     ("--token-file", "token_file", "FILE"),
     ("--tls-cert", "tls_cert", "FILE"),
@@ -68,7 +71,7 @@ SERVER_OPTIONS = (
     ("--slo-itl", "slo_itl_s", "SECONDS"),
 )
 #: Options that may be given several times.
-REPEATED = frozenset({"--control-host", "--control-group"})
+REPEATED = frozenset({"--control-host", "--control-group", "--upstream"})
 REPLICA_OPTIONS = (
     ("--model", "model", "M"),
     ("--kv-blocks", "kv_blocks", "N"),
@@ -128,7 +131,7 @@ def build_settings(words: dict[str, Any]) -> ServerSettings:
     if words.get("control_groups") is not None:
         server["control_groups"] = _pairs(words["control_groups"])
     replica = {**in_file, **_given(REPLICA_OPTIONS, words)}
-    if "simulate" in server:
+    if "simulate" in server or server.get("upstreams"):
         replica.setdefault("max_running", SIMULATED_MAX_RUNNING)
     server.setdefault("control", default_control_socket())
     try:

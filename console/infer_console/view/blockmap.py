@@ -42,10 +42,10 @@ def block_section(replica: ReplicaPicture, look: Look, width: int, height: int) 
 
 
 def _untold(replica: ReplicaPicture) -> SafeText:
-    if replica.status.foreign is not None or replica.status.watched_url is not None:
-        return safe(
-            f" {safe(replica.status.foreign or 'this server', 24)} does not tell whose its blocks are"
-        )
+    status = replica.status
+    if status.upstream is not None or status.foreign is not None or status.watched_url is not None:
+        product = safe(status.upstream or status.foreign or "this server", 24)
+        return safe(f" {product} does not tell whose its blocks are")
     return safe(" the block map is not known yet")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from infer_engine.control.operations import Handle, OperationFailed, Operations
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import refuse
+from infer_engine.fleet.not_ours import not_ours
 from infer_engine.protocol import (
     CommandResult,
     Drain,
@@ -119,6 +120,8 @@ class Lifecycles:
         return CommandResult(operation=operation, effect=effect)
 
     def _predict_restart(self, replica: str, command: Restart) -> Effect:
+        if self._fleet.members.foreign:
+            raise not_ours(f"restart the server behind {replica} where it was started: drain {replica} first")
         status = self._fleet.replica(replica)
         if status.launcher == "joined":
             raise refuse(

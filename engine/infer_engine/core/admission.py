@@ -81,6 +81,11 @@ class AdmissionControl:
         self._forget()
         self._gate = "kv"
 
+    def hold_back(self) -> None:
+        """Whoever computes takes nobody just now."""
+        self._forget()
+        self._gate = "slots"
+
     def _forget(self) -> None:
         self._gate = None
         self._blocked = {}

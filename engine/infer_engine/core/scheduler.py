@@ -191,6 +191,15 @@ class Scheduler:
                 self._batch.preempt(request, plan, now_s)
                 plan.yielded += 1
 
+    def _preempt_asked(self, plan: Plan, now_s: float) -> None:
+        """Who is to leave on an operator's word."""
+        if self.shed:
+            self._preempt_shed(plan, now_s)
+        for request_id in self._asked_to_leave:
+            if request_id in self.running:
+                self._batch.preempt(self.running[request_id], plan, now_s, asked=True)
+        self._asked_to_leave = {}
+
     def set_limits(self, **changes: Unpack[LimitChanges]) -> tuple[Limits, Limits]:
         """Change what is given, all of it or (LimitsError) nothing; the next step goes by it. Lowering never
         evicts. Returns the limits before and after."""
@@ -244,12 +253,7 @@ class Scheduler:
 
     def _plan_batch(self, plan: Plan, now_s: float) -> BatchPlan:
         """The running sequences' part of the plan."""
-        if self.shed:
-            self._preempt_shed(plan, now_s)
-        for request_id in self._asked_to_leave:
-            if request_id in self.running:
-                self._batch.preempt(self.running[request_id], plan, now_s, asked=True)
-        self._asked_to_leave = {}
+        self._preempt_asked(plan, now_s)
         batch_plan = BatchPlan(self._batch, self.limits, plan, now_s, self._exhaust)
         batch_plan.fill(self.waiting)
         if not plan.preempted:

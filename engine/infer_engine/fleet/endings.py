@@ -15,6 +15,8 @@ MESSAGES = {
     "shutting_down": "the server stopped before the request was complete",
     "kv_exhausted": "the sequence outgrew the replica's KV memory although nothing else ran there",
     "constraint_failed": "the answer cannot go on within its constraint: too complex, or no token can follow",
+    "upstream_refused": "the server behind the gateway would not serve the request",
+    "upstream_failed": "the servers behind the gateway failed several times while they served the request",
     OVERDUE: "the request's deadline passed before it was complete",
 }
 

@@ -133,7 +133,7 @@ class Fleet:
         self.epoch = secrets.token_hex(8)
         self.feed = Feed(wall)
         known, lost = spec_dir.read() if spec_dir is not None else (None, None)
-        begin = starting(settings.replicas, known)
+        begin = starting(settings.replicas, known, fixed=bool(settings.upstreams))
         self.measures = Measures([], clock())
         self._clock = clock
         self._run_dir = RunDir(run_dir, self.epoch)
@@ -177,6 +177,7 @@ class Fleet:
             endpoint=lambda: self._link.endpoint,
             send=self._link.send,
             launch=launch,
+            foreign=bool(settings.upstreams),
             on_lost=self._replica_lost,
             on_join=self._joined,
         )
@@ -439,6 +440,12 @@ class Fleet:
 
     def replica_ids(self) -> list[str]:
         return list(self._handles)
+
+    def context_length(self) -> int | None:
+        """The longest that an upstream has told; None before one has, and where there are none."""
+        if not self.settings.upstreams:
+            return None
+        return max((each.info.context_length for each in self._handles.values() if each.info), default=None)
 
     def runners(self) -> list[RunnerInfo]:
         """What the replicas that take requests told of themselves."""

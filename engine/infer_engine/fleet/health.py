@@ -34,8 +34,9 @@ def has_stalled(handle: ReplicaHandle, now_s: float, *, has_work: bool) -> bool:
 
 def patience_s(handle: ReplicaHandle) -> float:
     """How long it may make no progress, in seconds of the fleet's clock: its longest recent step tells how
-    long the next may take."""
-    return max(STALL_S * handle.pace, STALL_STEPS * max(handle.step_times_s, default=0.0))
+    long the next may take, or it has said so itself."""
+    own_s = handle.ready.stall_s if handle.ready is not None else None
+    return max((own_s or STALL_S) * handle.pace, STALL_STEPS * max(handle.step_times_s, default=0.0))
 
 
 def without_progress_s(handle: ReplicaHandle, now_s: float, *, has_work: bool) -> float:

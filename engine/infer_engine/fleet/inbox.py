@@ -109,7 +109,7 @@ class Inbox:
             case Failed():
                 handle.error = message.error
             case Loading():
-                pass
+                handle.error = message.trouble or handle.error
             case _:  # LimitsSet: its caller has heard
                 pass
 

@@ -101,7 +101,10 @@ class Lifecycle:
         clock: Callable[[], float],
         on_lost: Callable[[ReplicaHandle], None],
         launch: Launch,
+        ours: bool = True,
     ) -> None:
+        """Not ``ours`` is a server that others start and end: it is looked for again for ever."""
+        self._ours = ours
         self._handle = handle
         self._endpoint = endpoint
         self._settings = settings
@@ -358,6 +361,8 @@ class Lifecycle:
         if self._arrival is not None:
             handle.error = f"lost: {error}; it joins again by itself"
             wait_s = 0.0
+        elif not self._ours:
+            wait_s = self._looked_for_again(recent, may_recover)
         elif not may_recover:
             handle.error = f"{error} (not started again)"
         elif recent >= MOST_CRASHES:
@@ -367,6 +372,14 @@ class Lifecycle:
             wait_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** max(0, recent - 1))
             set_state(handle, self._feed, "restarting", message=f"starts again in {wait_s:g} s")
         self._on_lost(handle)
+        return wait_s
+
+    def _looked_for_again(self, recent: int, may_recover: bool) -> float:
+        """What it says may change when others start it anew, so no reason is one for never."""
+        if not may_recover:
+            return LONGEST_BACKOFF_S
+        wait_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** max(0, recent - 1))
+        set_state(self._handle, self._feed, "starting", message=f"it is looked for again in {wait_s:g} s")
         return wait_s
 
     async def _decided_within(self, seconds: float | None) -> None:

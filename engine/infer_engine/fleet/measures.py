@@ -121,7 +121,8 @@ class ReplicaMeasures:
         self.steps += 1
         self.prefill_tokens += prefill_tokens
         self.decode_tokens += decode_tokens
-        self._tell(Sample("step", self._replica, duration_s))
+        if duration_s > 0:  # how long a step takes elsewhere is not known
+            self._tell(Sample("step", self._replica, duration_s))
 
     def ended(self, request: Tracked, now_s: float) -> None:
         generation = request.generation

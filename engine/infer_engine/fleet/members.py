@@ -38,6 +38,8 @@ class Members:
     endpoint: Callable[[], str]
     send: Send
     launch: Launch
+    #: They are servers that others start and end.
+    foreign: bool = False
     on_lost: Callable[[ReplicaHandle], None]
     #: Has heard that there is one more.
     on_join: Callable[[ReplicaHandle], None] = field(default=lambda _: None)
@@ -64,6 +66,7 @@ class Members:
             clock=self.clock,
             on_lost=self.on_lost,
             launch=self.launch,
+            ours=not self.foreign,
         )
         return handle
 

@@ -10,7 +10,14 @@ from infer_engine.fleet.foresight import Foresight
 from infer_engine.fleet.generation import Generation, Refusal
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.loads import Loads
-from infer_engine.fleet.refusals import check_fits, deadline_unreachable, held_full, no_replica, queue_full
+from infer_engine.fleet.refusals import (
+    check_fits_some,
+    deadline_unreachable,
+    held_full,
+    misfit_of,
+    no_replica,
+    queue_full,
+)
 from infer_engine.fleet.router import Choice
 from infer_engine.fleet.routing import Routing
 from infer_engine.fleet.tracked import Tracked
@@ -45,9 +52,7 @@ class Placer:
 
     def take(self, generation: Generation) -> None:
         """A new request: placed or held when this returns. Refusal, and nothing left behind, otherwise."""
-        info = self.any_info()
-        if info is not None:
-            check_fits(generation.spec, info)
+        check_fits_some(generation.spec, self._infos())
         self.flush_held()
         admitting = self._admitting()
         because = self._why_held() if not admitting else None
@@ -86,6 +91,8 @@ class Placer:
         """A replica will not run what it was sent: another may, unless the reason holds everywhere. One that
         came from another replica does not end for want of room: it is tried again, first at once and then now
         and then."""
+        if request.is_prefilled:  # it got somewhere since it was refused last
+            request.refusals = 0
         request.refusals += 1
         moved = request.generation.moves > 0
         soon = request.refusals <= MOST_REFUSALS
@@ -97,8 +104,13 @@ class Placer:
             self.hold(request)
             if soon:
                 self.flush_held()
+        elif code == "upstream_busy" or (code == "upstream_failed" and soon):
+            if request.generation.replica is not None:
+                request.departs(request.generation.replica, "refused", note=message)
+            self.hold(request)
+            self.flush_held()
         else:
-            self.ledger.finish(request, "error", code=code, error=message)
+            self.ledger.finish(request, "error", code=code, error=MESSAGES.get(code, message))
 
     def flush_held(self) -> None:
         """Place held requests, oldest first, as far as replicas take them."""
@@ -107,12 +119,11 @@ class Placer:
         if not self._admitting():
             self._explain_held()
             return
-        info = self.any_info()
+        infos = self._infos()
         while self.held:
             request = self.held[0]
             try:
-                if info is not None:
-                    check_fits(request.generation.spec, info, len(request.generation.emitted))
+                check_fits_some(request.generation.spec, infos, len(request.generation.emitted))
             except Refusal as refusal:
                 del self.held[0]
                 self.ledger.finish(request, "error", code=refusal.problem.code, error=refusal.problem.detail)
@@ -136,6 +147,11 @@ class Placer:
             return False
         self.held.remove(request)
         return True
+
+    def _infos(self) -> list[RunnerInfo]:
+        """What they told who may come to run it; replicas of ours are alike, and one speaks for all."""
+        infos = [each.info for each in self.handles.values() if each.info is not None]
+        return infos if any(info.foreign for info in infos) else infos[:1]
 
     def any_info(self) -> RunnerInfo | None:
         """What a loaded replica told of the model; all replicas of a fleet are alike."""
@@ -170,7 +186,7 @@ class Placer:
     def _place(self, request: Tracked) -> bool:
         """Send it to the best replica that can be reached; False when there is none with room. One that has
         stalled gets it only when all have."""
-        candidates = {handle.id: handle for handle in self._admitting()}
+        candidates = {handle.id: handle for handle in self._admitting() if _can_serve(handle, request)}
         while candidates:
             choice = (
                 self._destination(request, candidates)
@@ -244,6 +260,14 @@ class Placer:
         if parent is None or generation.emitted or parent.generation.replica != replica:
             return None
         return parent.id
+
+
+def _can_serve(handle: ReplicaHandle, request: Tracked) -> bool:
+    """Replicas of ours are alike: what one cannot do was refused before it came here."""
+    info = handle.info
+    if info is None or info.foreign is None:
+        return True
+    return misfit_of(request.generation.spec, info, len(request.generation.emitted)) is None
 
 
 def _submit_message(request: Tracked, now_s: float, fork_of: str | None) -> Submit:

@@ -1,8 +1,11 @@
 """Why the fleet does not take a request, as problem documents with both numbers in them."""
 
+from collections.abc import Sequence
+
 from infer_engine.fleet.foresight import Late
 from infer_engine.fleet.generation import GenerationSpec, Refusal
 from infer_engine.protocol import Problem
+from infer_engine.replica.upstream.dialect import parameters
 from infer_engine.runner.runner import RunnerInfo
 
 #: When to ask again: after a step or two, or after a replica may have loaded.
@@ -57,6 +60,33 @@ def check_fits(spec: GenerationSpec, info: RunnerInfo, emitted: int = 0) -> None
                 },
             )
         )
+
+
+def check_fits_some(spec: GenerationSpec, infos: Sequence[RunnerInfo], emitted: int = 0) -> None:
+    """Refusal 400 when none of those could ever run it. Where none has told anything yet, any may."""
+    misfits = [misfit_of(spec, info, emitted) for info in infos]
+    if misfits and all(misfits):
+        raise next(each for each in misfits if each is not None)
+
+
+def misfit_of(spec: GenerationSpec, info: RunnerInfo, emitted: int = 0) -> Refusal | None:
+    """Why it could never run there: ``check_fits``, or a parameter that it cannot be asked for."""
+    lacking = sorted(parameters(spec.sampling).intersection(info.lacks))
+    if lacking:
+        return Refusal(
+            Problem(
+                status=400,
+                code="unsupported_parameter",
+                title="A parameter is not supported.",
+                detail=f"{lacking[0]} was given: {info.foreign} behind this gateway cannot be asked for it.",
+                field=lacking[0],
+            )
+        )
+    try:
+        check_fits(spec, info, emitted)
+    except Refusal as refusal:
+        return refusal
+    return None
 
 
 def queue_full(waiting: int, most_waiting: int) -> Refusal:

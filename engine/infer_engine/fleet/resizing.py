@@ -7,6 +7,7 @@ from infer_engine.fleet.drain import MIN_READY
 from infer_engine.fleet.generation import misfit, refuse
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.members import Members
+from infer_engine.fleet.not_ours import not_ours
 from infer_engine.fleet.specs import Wanted
 from infer_engine.protocol import Effect, Scale
 from infer_engine.replica.handle import ReplicaHandle
@@ -113,6 +114,8 @@ class Resizing:
         if fenced.joined is not None:
             return "it joined by itself"
         others = [each for each in self.present() if each is not fenced]
+        if self.members.foreign:
+            return "it is not ours to start"
         if len(others) >= self.wanted.replicas:
             return "enough others are there"
         here = self.settings.launcher != "ray"  # where another may get another GPU
@@ -132,6 +135,8 @@ class Resizing:
         return self.members.join(self.wanted.new_id(), count).id
 
     def _check(self, command: Scale, present: list[ReplicaHandle]) -> None:
+        if self.members.foreign:
+            raise not_ours("how many there are is what was named with --upstream")
         if not 0 <= command.replicas <= self.most:
             raise misfit(
                 "replicas",

@@ -58,14 +58,14 @@ class Start:
     known: SpecFile | None
 
 
-def starting(configured: int, known: SpecFile | None) -> Start:
-    """As it was left. A number of replicas other than that of the last start is a new wish: then there are so
-    many, and those of them that were known before are as they were."""
+def starting(configured: int, known: SpecFile | None, *, fixed: bool = False) -> Start:
+    """As it was left. A number of replicas other than that of the last start is a new wish (a ``fixed`` one
+    always is): then there are so many, and those of them that were known before are as they were."""
     ids = [f"r{number}" for number in range(configured)]
     if known is None:
         return Start(ids, Wanted(configured, next_number=configured), None)
     wanted = Wanted(configured, known.fleet.shed, known.next_number)
-    if known.configured == configured:
+    if known.configured == configured and not fixed:
         ids, wanted.replicas = list(known.replicas), known.fleet.replicas
     numbers = [
         int(found.group(1)) + 1 for each in (*ids, *known.joined) if (found := _NUMBERED.fullmatch(each))

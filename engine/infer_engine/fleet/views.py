@@ -122,6 +122,7 @@ class Views:
         requests = self.ledger.on(handle.id)
         live = handle.state in LIVE_STATES
         info = handle.info
+        foreign = info.foreign if info else None
         observation = handle.observation
         tenants, batch = replica_use(requests)
         return Replica(
@@ -140,7 +141,7 @@ class Views:
                 free=numbers.kv_free if numbers else None,
                 admit_limit=limits.get("admit_limit"),
                 batch_limit=limits.get("batch_limit"),
-                bytes_per_token=info.kv_bytes_per_token if info else None,
+                bytes_per_token=(info.kv_bytes_per_token or None) if info else None,
                 host_total=observation.host_total if observation else None,
                 host_used=observation.host_used if observation else None,
             ),
@@ -151,21 +152,22 @@ class Views:
             preemptions=measures.preemptions,
             prefix_hit_ratio=measures.prefix_hit_ratio,
             incarnation=handle.incarnation,
-            pid=handle.pid,
+            # That of a server of somebody else is not told.
+            pid=None if self.settings.upstreams else handle.pid,
             preemptions_by_mode=dict(measures.preemptions_by_mode),
             max_running=limits.get("max_running"),
             limits=limits,
             waiting_reasons=observation.waiting_reasons if observation else {},
-            step=_makeup(report, limits),
+            step=None if foreign else _makeup(report, limits),
             load_progress=handle.load_progress,
             preemptions_per_min=float(measures.preemption_rate.total(now_s)) if live else None,
-            invariant_violations=numbers.invariant_violations if numbers else None,
+            invariant_violations=numbers.invariant_violations if numbers and not foreign else None,
             simulated=info.simulated if info else False,
             device=info.device if info else None,
-            dtype=info.dtype if info else None,
+            dtype=(info.dtype or None) if info else None,
             error=handle.error,
-            threads=handle.threads,
-            weight_bytes=info.weight_bytes if info else None,
+            threads=None if self.settings.upstreams else handle.threads,
+            weight_bytes=(info.weight_bytes or None) if info else None,
             bandwidth_bytes_per_s=info.bandwidth_bytes_per_s if info else None,
             stalls=measures.stalls,
             prefix_queries_tokens=measures.prefix_queries_tokens,
@@ -176,6 +178,7 @@ class Views:
             gpu_trouble=handle.bad,
             launcher="joined" if handle.joined else self.settings.launcher_used,
             host=handle.joined.host if handle.joined else None,
+            upstream=foreign,
             **self._versions(f"replica:{handle.id}"),
         )
 

@@ -1,4 +1,4 @@
-"""GET requests to somebody else's server: bounded in time and in bytes, never anything that generates."""
+"""Questions to somebody else's server: bounded in time and in bytes. Whoever only watches GETs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -71,8 +71,28 @@ class Asking:
         )
 
     async def get(self, path: str) -> Answer:
+        return await self._ask("GET", path, None)
+
+    async def post(self, path: str, document: Any, timeout_s: float | None = None) -> Answer:
+        """``timeout_s`` where the answer may take longer than one to a look."""
+        return await self._ask("POST", path, msgspec.json.encode(document), timeout_s)
+
+    async def _ask(
+        self, method: str, path: str, content: bytes | None, timeout_s: float | None = None
+    ) -> Answer:
         body = bytearray()
-        async with self._http.stream("GET", path, extensions=self._extensions) as response:
+        headers = {} if content is None else {"content-type": "application/json"}
+        timeout = httpx2.Timeout(
+            timeout_s or ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S
+        )
+        async with self._http.stream(
+            method,
+            path,
+            content=content,
+            headers=headers,
+            timeout=timeout,
+            extensions=self._extensions,
+        ) as response:
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > MAX_PAGE_BYTES:

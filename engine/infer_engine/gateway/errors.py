@@ -29,6 +29,8 @@ _STATUS_BY_CODE = {
     "replica_draining": 503,
     "replica_lost": 503,
     "shutting_down": 503,
+    "upstream_refused": 502,
+    "upstream_failed": 502,
     # Who set the deadline gave up on the answer: asking again by itself would be of no use.
     "deadline_exceeded": 504,
 }

@@ -156,10 +156,14 @@ class Replica(Struct, frozen=True, kw_only=True):
     foreign: str | None = None
     #: Where it is only watched: that server's URL as ``serve --upstream`` takes it.
     watched_url: str | None = None
-    #: How it came to be there: ``local``, ``inproc``, ``ray``, or ``joined`` by itself; None where not known.
+    #: How it came to be there: ``local``, ``inproc``, ``ray``, ``joined`` by itself, ``upstream``;
+    #: None where not known.
     launcher: str | None = None
     #: The machine it runs on, by its own word, where that is another one.
     host: str | None = None
+    #: The product, where it is such a server that our gateway sends requests to: its queue, its requests and
+    #: their times are known, its blocks and steps are not.
+    upstream: str | None = None
 
 
 class LiveLimits(Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infer_engine.core.limits import LimitsError
+from infer_engine.replica.in_process import InProcess
 from infer_engine.replica.messages import Failed, FromReplica, ReplicaConfig, Started, ToReplica
-from infer_engine.replica.server_link import OnMessage, Sent
 from infer_engine.replica.step_loop import StepLoop
 from infer_engine.replica.virtual_clock import Cancellable, Clock
 from infer_engine.replica.wire import SERVER_HWM, WILL_FAIL_AGAIN, identity
@@ -31,7 +31,7 @@ FAILED = 1
 MakeRunner = Callable[[ReplicaConfig, Callable[[float], None]], Runner]
 
 
-class InprocReplicas:
+class InprocReplicas(InProcess["InprocReplica"]):
     """Launcher and link in one: give ``launch`` and ``link`` to a fleet. ``pace`` is simulated seconds per
     real second, for those who look at the replicas in real time; ``load_s`` is how long one takes from its
     start until it is ready."""
@@ -39,24 +39,15 @@ class InprocReplicas:
     def __init__(
         self, clock: Clock, make_runner: MakeRunner, *, pace: float = 1.0, load_s: float = 0.0
     ) -> None:
+        super().__init__()
         self.clock = clock
         self.pace = pace
         self._load_s = load_s
         self._make_runner = make_runner
-        self._by_identity: dict[bytes, InprocReplica] = {}
-        self._on_message: OnMessage | None = None
-        self._on_batch_end: Callable[[], None] | None = None
-        self._batch_end_due = False
-
-    # what the fleet asks for
-
-    def link(self, _directory: Path, on_message: OnMessage, on_batch_end: Callable[[], None]) -> "InprocLink":
-        self._on_message, self._on_batch_end = on_message, on_batch_end
-        return InprocLink(self)
 
     async def launch(self, config: ReplicaConfig, _log_path: Path, _threads: int) -> "InprocReplica":
         replica = InprocReplica(self, config)
-        self._by_identity[replica.identity] = replica
+        self.by_identity[replica.identity] = replica
         replica.start(self._make_runner, self._load_s)
         return replica
 
@@ -75,60 +66,10 @@ class InprocReplicas:
         self._living(replica).freeze()
 
     def _living(self, replica: str) -> "InprocReplica":
-        for each in self._by_identity.values():
+        for each in self.by_identity.values():
             if each.config.replica == replica:
                 return each
         raise KeyError(replica)
-
-    # between server and replicas
-
-    def send(self, peer: bytes, message: ToReplica) -> Sent:
-        replica = self._by_identity.get(peer)
-        if replica is None:
-            return "unreachable"
-        return "sent" if replica.hear(message) else "full"
-
-    def deliver(self, replica: "InprocReplica", message: FromReplica) -> None:
-        if self._on_message is None:
-            return
-        try:
-            self._on_message(replica.identity, message)
-        except Exception:
-            log.exception("handling a %s from %r failed", type(message).__name__, replica.identity)
-        if not self._batch_end_due:
-            self._batch_end_due = True
-            asyncio.get_running_loop().call_soon(self._end_batch)
-
-    def forget(self, replica: "InprocReplica") -> None:
-        self._by_identity.pop(replica.identity, None)
-
-    def close(self) -> None:
-        self._on_message = self._on_batch_end = None
-
-    def _end_batch(self) -> None:
-        self._batch_end_due = False
-        if self._on_batch_end is not None:
-            self._on_batch_end()
-
-
-class InprocLink:
-    """The server's end, as ``ServerLink`` has it."""
-
-    endpoint = "inproc"
-    #: Messages are handed over as they are: none can be malformed.
-    malformed = 0
-
-    def __init__(self, replicas: InprocReplicas) -> None:
-        self._replicas = replicas
-
-    def open(self) -> None:
-        """There is nothing to open."""
-
-    def close(self) -> None:
-        self._replicas.close()
-
-    def send(self, peer: bytes, message: ToReplica) -> Sent:
-        return self._replicas.send(peer, message)
 
 
 class InprocReplica:

@@ -154,8 +154,11 @@ class Started(Struct, frozen=True, kw_only=True, tag="started"):
 
 class Loading(Struct, frozen=True, kw_only=True, tag="loading"):
     incarnation: int
-    progress: float
+    #: 0..1; None where that is not known.
+    progress: float | None
     what: str
+    #: Why it takes so long, where that is known.
+    trouble: str | None = None
 
 
 class Ready(Struct, frozen=True, kw_only=True, tag="ready"):
@@ -167,6 +170,8 @@ class Ready(Struct, frozen=True, kw_only=True, tag="ready"):
     token_budget: int
     #: All of ``core.Limits`` that are numbers, by name.
     limits: dict[str, int] = {}
+    #: With work it may go without a step for so many seconds at least; None: as usual.
+    stall_s: float | None = None
 
 
 class TokenOut(Struct, frozen=True, array_like=True, gc=False):

@@ -20,6 +20,7 @@ from infer_engine.core.swap import HostPool, SwapCost
 from infer_engine.model.errors import ModelError
 from infer_engine.replica import lifeline
 from infer_engine.replica.dealer import Dealer
+from infer_engine.replica.limits_at_start import starting_limits
 from infer_engine.replica.link_watch import LinkLostError
 from infer_engine.replica.messages import Failed, Loading, Ready, ReplicaConfig, Started
 from infer_engine.replica.step_loop import StepLoop
@@ -37,8 +38,6 @@ PROGRESS_PERIOD_S = 0.1
 #: Where nothing was measured.
 USUAL_PREFILL_TOKENS_PER_S = 1000.0
 USUAL_SWAP_BYTES_PER_S = 4e9
-#: A prompt that takes more whole steps than these is long where nobody said what is.
-LONG_IN_STEPS = 4
 
 
 class Stopped(SystemExit):
@@ -146,26 +145,6 @@ def ready(incarnation: int, info: RunnerInfo, limits: Limits) -> Ready:
         max_running=limits.max_running,
         token_budget=limits.token_budget,
         limits=limits.by_name(),
-    )
-
-
-def starting_limits(settings: ReplicaSettings, info: RunnerInfo) -> Limits:
-    """The limits that the settings ask for, in blocks of the pool there is. LimitsError when they do not go
-    together."""
-    budget = settings.starting_token_budget(info.device)
-    return Limits.from_ratios(
-        info.kv_blocks,
-        admit_ratio=settings.admit_limit_ratio,
-        batch_ratio=settings.batch_limit_ratio,
-        max_running=settings.max_running,
-        token_budget=budget,
-        max_waiting=settings.max_waiting,
-        max_passes=settings.max_passes,
-    ).changed(
-        max_waiting_tokens=settings.max_waiting_tokens,
-        age_steps=settings.age_steps,
-        long_prefill_tokens=settings.long_prefill_tokens or LONG_IN_STEPS * budget,
-        max_long_prefills=settings.max_long_prefills,
     )
 
 

@@ -35,6 +35,10 @@ class RunnerInfo(Struct, frozen=True, kw_only=True):
     gpu_uuid: str | None = None
     #: Of its memory, by the data sheet; None where that is not known.
     bandwidth_bytes_per_s: float | None = None
+    #: The product, where it is a server of somebody else: bytes, dtype and device are not known of it.
+    foreign: str | None = None
+    #: Parameters of a request that it cannot be asked for.
+    lacks: tuple[str, ...] = ()
 
 
 class Runner(Protocol):

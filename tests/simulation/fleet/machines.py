@@ -61,7 +61,7 @@ class Machines(InprocReplicas):
 
     async def launch(self, config: ReplicaConfig, _log_path: Path, _threads: int) -> Machine:
         machine = Machine(self, config)
-        self._by_identity[machine.identity] = machine
+        self.by_identity[machine.identity] = machine
         draw = self._random
         load_s = draw.choice([0.0, 0.3, 1.0, 2.5])
         machine.start(self._make_runner, load_s)
@@ -71,12 +71,12 @@ class Machines(InprocReplicas):
 
     def living(self, replica: str) -> Machine | None:
         """The newest life of it."""
-        lives = [each for each in self._by_identity.values() if each.config.replica == replica]
+        lives = [each for each in self.by_identity.values() if each.config.replica == replica]
         newest = max(lives, key=lambda each: each.config.incarnation, default=None)
         return newest if isinstance(newest, Machine) else None
 
     def all_living(self) -> list[Machine]:
-        return [each for each in self._by_identity.values() if isinstance(each, Machine)]
+        return [each for each in self.by_identity.values() if isinstance(each, Machine)]
 
     def deliver(self, replica: InprocReplica, message: FromReplica) -> None:
         self._kept.append((replica.identity, message))
@@ -85,7 +85,7 @@ class Machines(InprocReplicas):
 
     def repeat_of_the_dead(self) -> int:
         """Say again what lives said that are over; how many messages that were."""
-        dead = [each for each in self._kept if each[0] not in self._by_identity]
+        dead = [each for each in self._kept if each[0] not in self.by_identity]
         if self._on_message is not None:
             for identity, message in dead:
                 self._on_message(identity, message)

@@ -1,0 +1,90 @@
+"""Launcher and link in one, for replicas that live in the server's process: messages are handed over as they
+are."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from infer_engine.replica.messages import FromReplica, ToReplica
+from infer_engine.replica.server_link import OnMessage, Sent
+
+log = logging.getLogger(__name__)
+
+
+class Inmate(Protocol):
+    """One life of a replica in this process."""
+
+    @property
+    def identity(self) -> bytes: ...
+
+    def hear(self, message: ToReplica) -> bool:
+        """False when it has not read for long."""
+        ...
+
+
+R = TypeVar("R", bound=Inmate)
+
+
+class InProcess(Generic[R]):
+    """Give ``link`` to a fleet."""
+
+    def __init__(self) -> None:
+        self.by_identity: dict[bytes, R] = {}
+        self._on_message: OnMessage | None = None
+        self._on_batch_end: Callable[[], None] | None = None
+        self._batch_end_due = False
+
+    def link(self, _directory: Path, on_message: OnMessage, on_batch_end: Callable[[], None]) -> "InprocLink":
+        self._on_message, self._on_batch_end = on_message, on_batch_end
+        return InprocLink(self.send, self.close)
+
+    def send(self, peer: bytes, message: ToReplica) -> Sent:
+        replica = self.by_identity.get(peer)
+        if replica is None:
+            return "unreachable"
+        return "sent" if replica.hear(message) else "full"
+
+    def deliver(self, replica: R, message: FromReplica) -> None:
+        if self._on_message is None:
+            return
+        try:
+            self._on_message(replica.identity, message)
+        except Exception:
+            log.exception("handling a %s from %r failed", type(message).__name__, replica.identity)
+        if not self._batch_end_due:
+            self._batch_end_due = True
+            asyncio.get_running_loop().call_soon(self._end_batch)
+
+    def forget(self, replica: R) -> None:
+        self.by_identity.pop(replica.identity, None)
+
+    def close(self) -> None:
+        self._on_message = self._on_batch_end = None
+
+    def _end_batch(self) -> None:
+        self._batch_end_due = False
+        if self._on_batch_end is not None:
+            self._on_batch_end()
+
+
+class InprocLink:
+    """The server's end, as ``ServerLink`` has it."""
+
+    endpoint = "inproc"
+    #: Messages are handed over as they are: none can be malformed.
+    malformed = 0
+
+    def __init__(self, send: Callable[[bytes, ToReplica], Sent], close: Callable[[], None]) -> None:
+        self._send = send
+        self._close = close
+
+    def open(self) -> None:
+        """There is nothing to open."""
+
+    def close(self) -> None:
+        self._close()
+
+    def send(self, peer: bytes, message: ToReplica) -> Sent:
+        return self._send(peer, message)

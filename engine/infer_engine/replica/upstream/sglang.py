@@ -1,0 +1,69 @@
+"""SGLang's ``/generate``. Written after its documentation: it does not run where this was tested."""
+
+from typing import Any
+
+from infer_engine.foreign.asking import entry, integer
+from infer_engine.foreign.not_understood import NotUnderstoodError
+from infer_engine.protocol import FinishReason
+from infer_engine.replica.upstream.dialect import Ask, Heard, finish_of
+from infer_engine.replica.upstream.token_ids import token_ids
+
+FINISHES: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
+
+
+class Sglang:
+    product = "SGLang"
+    path = "/generate"
+    #: Its seed counts only where it was started for deterministic inference.
+    lacks = frozenset({"response_format", "logprobs", "logit_bias"})
+
+    def body(self, ask: Ask) -> dict[str, Any]:
+        sampling = ask.sampling
+        parameters: dict[str, Any] = {
+            "max_new_tokens": ask.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k or -1,
+            "min_p": sampling.min_p,
+            "repetition_penalty": sampling.repetition_penalty,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            "stop_token_ids": list(ask.stop_token_ids),
+            "ignore_eos": not ask.ends,
+            "skip_special_tokens": False,
+        }
+        if ask.min_tokens:
+            parameters["min_new_tokens"] = ask.min_tokens
+        return {"input_ids": ask.prompt, "sampling_params": parameters, "stream": True}
+
+    def reader(self) -> "_Reader":
+        return _Reader()
+
+    def tokenizing(self, text: str) -> dict[str, Any]:
+        return {"prompt": text, "add_special_tokens": False}
+
+
+class _Reader:
+    """Its events tell all tokens so far or, where it was started so, the new ones: how many there are by now
+    says which."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def read(self, event: Any) -> Heard:
+        tokens = token_ids(entry(event, "output_ids"))
+        if tokens is None:
+            raise NotUnderstoodError("it tells no token ids (output_ids)")
+        total = integer(entry(event, "meta_info", "completion_tokens"))
+        if total is None or total == self._seen + len(tokens):
+            new = tokens
+        elif total == len(tokens):
+            new = tokens[self._seen :]
+        else:
+            raise NotUnderstoodError(
+                f"of {total} tokens it told {len(tokens)} where {self._seen} had been told: some are missing"
+            )
+        self._seen += len(new)
+        reason = entry(event, "meta_info", "finish_reason")
+        kind = entry(reason, "type") if isinstance(reason, dict) else reason
+        return Heard(new, [], finish_of(kind, FINISHES))

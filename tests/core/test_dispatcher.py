@@ -1,0 +1,146 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from infer_engine.core.dispatcher import Dispatcher
+from infer_engine.core.limits import Limits
+from infer_engine.core.plan import Plan
+from infer_engine.core.reported_pool import ReportedPool
+from infer_engine.core.request import Request
+from infer_engine.protocol import Tier
+
+
+def dispatcher(blocks: int = 20, most: int = 4, admit: int = 18, batch: int = 13) -> Dispatcher:
+    limits = Limits(admit_limit=admit, batch_limit=batch, max_running=most, token_budget=2048)
+    return Dispatcher(ReportedPool(blocks, 16), limits, 4096)
+
+
+def request(id: str, tokens: int = 16, *, tier: Tier = "interactive", most: int = 50) -> Request:
+    return Request(id=id, prompt=list(range(tokens)), max_tokens=most, arrival_s=0.0, tier=tier)
+
+
+def admitted(of: Dispatcher) -> list[str]:
+    return [each.id for each in of.step(0.0).admitted]
+
+
+def test_all_who_fit_go_at_once_however_long_their_prompts_are() -> None:
+    of = dispatcher(blocks=2000, admit=1800)
+    for number in range(3):
+        of.add(request(f"a{number}", 4000, most=9), 0.0)
+    assert admitted(of) == ["a0"]  # a long one at a time, as in a replica of ours
+    of.token(of.running["a0"], 5, Plan(step=0))
+    assert admitted(of) == ["a1"]
+
+
+def test_the_rest_wait_and_say_why() -> None:
+    of = dispatcher(most=2)
+    for number in range(3):
+        of.add(request(f"a{number}"), 0.0)
+    assert admitted(of) == ["a0", "a1"]
+    assert of.admission.reason_counts() == {"slots": 1}
+    of.set_limits(max_running=9)
+    of.add(request("large", 16 * 12), 0.0)
+    assert admitted(of) == ["a2"]
+    assert of.admission.reason_counts() == {"headroom": 1}
+
+
+def test_others_use_of_the_server_counts_for_the_marks() -> None:
+    of = dispatcher()
+    pool = of.pool
+    assert isinstance(pool, ReportedPool)
+    pool.report(17, None, 0.0)
+    of.add(request("a"), 0.0)
+    assert admitted(of) == ["a"]  # where nothing of ours runs one always may
+    of.add(request("b"), 0.0)
+    assert not admitted(of)
+    pool.report(4, None, 3.0)
+    assert admitted(of) == ["b"]
+
+
+def test_batch_leaves_for_interactive_and_comes_back() -> None:
+    of = dispatcher(most=2)
+    for number in range(2):
+        of.add(request(f"b{number}", tier="batch"), 0.0)
+    assert admitted(of) == ["b0", "b1"]
+    of.add(request("a"), 0.0)
+    plan = of.step(1.0)
+    assert [each.id for each in plan.preempted] == ["b1"]
+    assert [each.id for each in plan.admitted] == ["a"]
+    end = of.ended(of.running["a"], "stop")
+    assert end is not None
+    assert end.generated_tokens == 0
+    assert admitted(of) == ["b1"]
+
+
+def test_nobody_goes_while_the_server_takes_nothing() -> None:
+    of = dispatcher()
+    of.add(request("a"), 0.0)
+    of.held_back = True
+    assert not admitted(of)
+    assert of.admission.reason_counts() == {"slots": 1}
+    of.held_back = False
+    assert admitted(of) == ["a"]
+
+
+def test_tokens_are_counted_as_they_come_and_end_a_request() -> None:
+    of = dispatcher()
+    stops = request("a", 15, most=50)
+    stops.stop_token_ids = frozenset({7})
+    of.add(stops, 0.0)
+    of.step(0.0)
+    told = Plan(step=0)
+    assert of.token(stops, 5, told) is None
+    assert of.token(stops, 6, told) is None
+    assert (told.prefill_tokens, told.decode_tokens) == (15, 1)
+    assert len(stops.block_table) == 2
+    assert not stops.is_prefilling
+    end = of.token(stops, 7, told)
+    assert end is not None
+    assert (end.reason, end.generated_tokens, end.freed_blocks) == ("stop", 3, 2)
+    assert of.ended(stops, "length") is None
+    assert not of.has_work
+
+
+@pytest.mark.parametrize("seed", range(3))
+@given(choices=st.lists(st.integers(0, 6), max_size=60))
+def test_everybody_is_somewhere_and_no_block_is_lost(seed: int, choices: list[int]) -> None:
+    draw = random.Random(seed)
+    of = dispatcher()
+    pool = of.pool
+    assert isinstance(pool, ReportedPool)
+    alive: set[str] = set()
+    now_s = 0.0
+    for number, choice in enumerate(choices):
+        now_s += 0.5
+        running = list(of.running.values())
+        if choice < 3:
+            tier: Tier = "batch" if choice == 2 else "interactive"
+            of.add(request(f"q{number}", draw.randrange(1, 90), tier=tier, most=draw.randrange(1, 5)), now_s)
+            alive.add(f"q{number}")
+        elif choice == 3 and running:
+            end = of.token(draw.choice(running), 3, Plan(step=0))
+            alive.discard(end.id if end is not None else "")
+        elif choice == 4 and alive:
+            gone = draw.choice(sorted(alive))
+            assert of.abort(gone) is not None
+            alive.discard(gone)
+        elif choice == 5:
+            pool.report(draw.randrange(25), None, now_s)
+        elif choice == 6:
+            of.set_shed(draw.random() < 0.5)
+        of.step(now_s)
+        tables = [block for each in of.running.values() for block in each.block_table]
+        assert len(tables) == len(set(tables)) == pool.ours
+        assert alive == {*of.running, *(each.id for each in of.waiting)}
+        assert len(of.running) <= of.limits.max_running
+        assert all(each.block_table for each in of.running.values())
+    while of.waiting or of.running:
+        of.set_shed(False)
+        now_s += 3.0
+        pool.report(0, None, now_s)
+        of.step(now_s)
+        assert of.running, "who waits alone gets in"
+        for each in list(of.running.values()):
+            of.token(each, 3, Plan(step=0))
+    assert pool.ours == 0

@@ -1,0 +1,374 @@
+"""Servers of somebody else as replicas of a fleet: everything real but the servers, which are fakes."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from infer_engine.fleet.feed import FeedItem
+from infer_engine.fleet.fleet import Fleet
+from infer_engine.fleet.generation import GenerationSpec, Refusal
+from infer_engine.fleet.upstream import UpstreamError, upstream_fleet
+from infer_engine.model.sampling import Constraint, Sampling
+from infer_engine.model.tokenizer import Tokenizer
+from infer_engine.protocol import Drain, Event, Scale
+from infer_engine.settings import ServerSettings, Upstream
+from support.fake_upstream import FakeUpstream, Kind, answer_to, fake_upstreams
+from support.fleets import finished, spec, until
+from support.tiny_model import write_tiny_gguf
+
+CONTEXT = 512
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return Tokenizer.from_file(write_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf"))
+
+
+def fake(tokenizer: Tokenizer, kind: Kind = "vllm", **how: Any) -> FakeUpstream:
+    return FakeUpstream(kind, lambda text: tokenizer.encode(text, allow_special=True), **how)
+
+
+@asynccontextmanager
+async def fleet_of(
+    tokenizer: Tokenizer,
+    *fakes: FakeUpstream,
+    run_dir: Path,
+    environment: dict[str, str] | None = None,
+    **how: Any,
+) -> AsyncGenerator[tuple[Fleet, list[FeedItem]]]:
+    settings = ServerSettings(upstreams=tuple(each.url for each in fakes), **how)
+    fleet = upstream_fleet(
+        settings, tokenizer, CONTEXT, environment=environment or {}, run_dir=run_dir, look_s=0.05
+    )
+    happened: list[FeedItem] = []
+    fleet.feed.subscribe(happened.append)
+    await fleet.start()
+    try:
+        yield fleet, happened
+    finally:
+        await fleet.stop()
+
+
+async def ready(fleet: Fleet, count: int) -> None:
+    await until(lambda: len(fleet.ready_replicas()) == count, f"{count} ready replicas")
+
+
+def events(happened: list[FeedItem], kind: str) -> list[Event]:
+    return [item for item in happened if isinstance(item, Event) and item.kind == kind]
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "llamacpp"])
+async def test_tokens_come_back_as_each_server_tells_them(
+    kind: Kind, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer, kind)
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        asked = spec(prompt_tokens=20, max_tokens=12)
+        generation = fleet.submit(asked)
+        await finished(generation)
+        assert generation.emitted == answer_to(list(asked.prompt), 12)
+        assert (generation.finish_reason, generation.error) == ("length", None)
+        row = fleet.replica("r0")
+        product = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}[kind]
+        assert (row.upstream, row.foreign, row.pid, row.step) == (product, None, None, None)
+        # vLLM keeps one block of its pool for nobody.
+        assert row.kv.total == {"vllm": 63, "sglang": 64, "llamacpp": 4 * CONTEXT // 16}[kind]
+
+
+async def test_what_kind_a_server_is_is_found_out_by_asking(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    server = fake(tokenizer, "llamacpp")
+    async with fake_upstreams(server):
+        settings = ServerSettings(upstreams=(server.url.replace("llamacpp", "auto"),))
+        fleet = upstream_fleet(settings, tokenizer, CONTEXT, environment={}, run_dir=tmp_path)
+        await fleet.start()
+        try:
+            await ready(fleet, 1)
+            assert fleet.replica("r0").upstream == "llama.cpp"
+        finally:
+            await fleet.stop()
+
+
+async def test_streams_of_a_server_that_is_killed_go_on_at_the_other(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    first, second = (
+        fake(tokenizer, "vllm", free_tokens=5),
+        fake(tokenizer, "llamacpp", free_tokens=5, slots=8),
+    )
+    first.gate.clear()
+    second.gate.clear()
+    async with (
+        fake_upstreams(first, second),
+        fleet_of(tokenizer, first, second, run_dir=tmp_path) as (fleet, happened),
+    ):
+        await ready(fleet, 2)
+        specs = [
+            replace(spec(max_tokens=30), prompt=tuple(range(number, number + 20))) for number in range(8)
+        ]
+        generations = [fleet.submit(each) for each in specs]
+        await until(lambda: all(len(each.emitted) == 5 for each in generations), "5 tokens each")
+        there = [each for each in generations if each.replica == "r0"]
+        assert there
+        assert len(there) < 8
+        first.kill()
+        await until(lambda: all(each.replica == "r1" for each in generations), "all at the other")
+        second.gate.set()
+        await finished(*generations)
+        for asked, generation in zip(specs, generations, strict=True):
+            assert generation.emitted == answer_to(list(asked.prompt), 30)
+            assert (generation.finish_reason, generation.error) == ("length", None)
+        assert {each.moves for each in there} <= {1, 2}
+        assert {event.replica for event in events(happened, "move")} == {"r0"}
+        # What went on elsewhere was asked for with the tokens so far.
+        assert sum(len(body["prompt"]) == 25 for body in second.generated()) == len(there)
+        await until(lambda: fleet.replica("r0").state == "starting", "it is looked for")
+        first.gate.set()
+        await first.start()
+        await ready(fleet, 2)
+        assert fleet.replica("r0").incarnation > 1
+
+
+async def test_a_drain_moves_what_runs_and_closes_its_streams(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    first, second = fake(tokenizer, free_tokens=3), fake(tokenizer)
+    first.gate.clear()
+    second.gate.clear()
+    async with (
+        fake_upstreams(first, second),
+        fleet_of(tokenizer, first, second, run_dir=tmp_path) as (fleet, _),
+    ):
+        await ready(fleet, 2)
+        generations = [fleet.submit(spec(max_tokens=9)) for _ in range(4)]
+        await until(lambda: all(len(e.emitted) == 3 for e in generations if e.replica == "r0"), "they run")
+        fleet.drain("r0", Drain(mode="migrate"))
+        await until(lambda: all(each.replica == "r1" for each in generations), "all at the other")
+        second.gate.set()
+        await finished(*generations)
+        assert all(each.emitted == answer_to(list(range(4)), 9) for each in generations)
+        await until(lambda: fleet.replica("r0").state == "drained" and not first.running, "it is empty")
+
+
+async def test_a_cancelled_request_is_one_whose_stream_is_closed(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer, free_tokens=2)
+    server.gate.clear()
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        generation = fleet.submit(spec(max_tokens=50))
+        await until(lambda: len(generation.emitted) == 2, "it runs")
+        fleet.cancel(generation.id)
+        await finished(generation)
+        assert (generation.finish_reason, generation.error_code) == ("cancelled", "cancelled_by_operator")
+        await until(lambda: server.running == 0, "the server has let go of it")
+        assert fleet.replica("r0").kv.used == 0
+
+
+async def test_what_a_server_says_is_in_use_keeps_others_waiting(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer, free_tokens=1, kv_used_ratio=0.89)
+    server.gate.clear()
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        runs, waits = fleet.submit(spec(20, 9)), fleet.submit(spec(40, 9))
+        await until(lambda: len(runs.emitted) == 1, "one runs")
+        await until(lambda: any(row.waiting_reason == "headroom" for row in fleet.rows()), "one waits")
+        assert waits.admitted_s is None
+        assert len(server.generated()) == 1
+        server.kv_used_ratio = 0.1
+        await until(lambda: waits.admitted_s is not None, "there is room by the next look")
+        server.gate.set()
+        await finished(runs, waits)
+
+
+async def test_a_busy_server_is_asked_again_when_it_says_so(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    server = fake(tokenizer, failures=[(429, {"retry-after": "0"}), (503, {})])
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        generation = fleet.submit(spec(max_tokens=4))
+        await finished(generation)
+        assert generation.emitted == answer_to(list(range(4)), 4)
+        assert len(server.generated()) == 3
+        assert fleet.replica("r0").incarnation == 1
+
+
+async def test_a_request_that_is_refused_ends_and_nothing_else(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    server = fake(tokenizer, failures=[(400, {})])
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        bad = fleet.submit(spec(max_tokens=4))
+        await finished(bad)
+        assert (bad.finish_reason, bad.error_code) == ("error", "upstream_refused")
+        good = fleet.submit(spec(max_tokens=4))
+        await finished(good)
+        assert good.finish_reason == "length"
+        assert fleet.replica("r0").incarnation == 1
+
+
+async def test_what_fails_at_one_server_is_tried_at_another_a_few_times(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer, failures=[(500, {})] * 2)
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        again = fleet.submit(spec(max_tokens=4))
+        await finished(again)
+        assert again.finish_reason == "length"
+        assert len(server.generated()) == 3
+        server.failures = [(500, {})] * 9
+        poison = fleet.submit(spec(max_tokens=4))
+        await finished(poison)
+        assert (poison.finish_reason, poison.error_code) == ("error", "upstream_failed")
+        assert len(server.failures) == 5
+
+
+async def test_a_server_of_another_vocabulary_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    server = FakeUpstream("vllm", lambda text: [7, *tokenizer.encode(text)])
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await until(lambda: fleet.replica("r0").state == "failed", "it is refused")
+        assert "other tokens than ours: number 0 is 7" in (fleet.replica("r0").error or "")
+        with pytest.raises(Refusal):
+            fleet.submit(spec())
+
+
+async def test_a_server_that_cuts_text_otherwise_will_do(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    server = FakeUpstream("vllm", lambda text: _by_bytes(tokenizer, text))
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+
+
+def _by_bytes(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Of the same vocabulary, with no merges."""
+    plain = {each: id for id, each in enumerate(tokenizer.token_bytes) if len(each) == 1}
+    cut: list[int] = []
+    for id in tokenizer.encode(text, allow_special=True):
+        special = id in tokenizer.special_ids.values()
+        cut += [id] if special else [plain[bytes([each])] for each in tokenizer.token_bytes[id]]
+    return cut
+
+
+async def test_a_key_goes_along_or_the_server_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    server = fake(tokenizer, key="s3cret")
+    async with fake_upstreams(server):
+        async with fleet_of(tokenizer, server, run_dir=tmp_path / "a") as (fleet, _):
+            await until(lambda: fleet.replica("r0").state == "failed", "it is refused")
+            assert "INFER_UPSTREAM_TOKEN" in (fleet.replica("r0").error or "")
+        key = {"INFER_UPSTREAM_TOKEN": "s3cret"}
+        async with fleet_of(tokenizer, server, run_dir=tmp_path / "b", environment=key) as (fleet, _):
+            await ready(fleet, 1)
+            generation = fleet.submit(spec())
+            await finished(generation)
+            assert generation.finish_reason == "length"
+
+
+async def test_a_server_that_hangs_loses_its_requests_to_another(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    hangs, lives = fake(tokenizer, free_tokens=2), fake(tokenizer, free_tokens=2)
+    hangs.gate.clear()
+    lives.gate.clear()
+    async with (
+        fake_upstreams(hangs, lives),
+        fleet_of(tokenizer, hangs, lives, run_dir=tmp_path, upstream_stall_s=1.0) as (fleet, _),
+    ):
+        await ready(fleet, 2)
+        generations = [fleet.submit(spec(max_tokens=6)) for _ in range(2)]
+        await until(lambda: all(len(each.emitted) == 2 for each in generations), "they run")
+        hangs.answering.clear()
+        lives.gate.set()
+        await finished(*generations)
+        assert all(each.emitted == answer_to(list(range(4)), 6) for each in generations)
+        await until(lambda: fleet.replica("r0").state in ("starting", "failed"), "it is given up")
+        hangs.answering.set()
+
+
+async def test_a_server_that_began_anew_while_idle_is_another_life(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer)
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, happened):
+        await ready(fleet, 1)
+        await finished(fleet.submit(spec(max_tokens=4)))
+        await until(lambda: server.asked[-1][0] != "/v1/completions", "it is looked at")
+        looks = len(server.asked)
+        await until(lambda: len(server.asked) > looks + 8, "twice")
+        server.counted = 0
+        await until(lambda: fleet.replica("r0").incarnation == 2, "another life")
+        await ready(fleet, 1)
+        assert any("restarted" in (event.message or "") for event in events(happened, "replica"))
+
+
+async def test_what_a_server_says_nonsense_about_is_not_believed(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer)
+    server.metrics_extra = (
+        'vllm:num_preemptions_total{engine="0"} NaN\nvllm:prompt_tokens_total{engine="0"} 5\n'
+    )
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        await finished(fleet.submit(spec(max_tokens=4)))
+        server.kv_used_ratio = -3.0
+        server.metrics_extra = 'vllm:prompt_tokens_total{engine="0"} 1\n'
+        looks = len(server.asked)
+        await until(lambda: len(server.asked) > looks + 8, "it is looked at")
+        generation = fleet.submit(spec(max_tokens=4))
+        await finished(generation)
+        assert generation.finish_reason == "length"
+        assert fleet.replica("r0").incarnation == 1
+
+
+async def test_parameters_that_no_server_takes_are_refused_by_name(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    both, one = fake(tokenizer, "vllm"), fake(tokenizer, "llamacpp")
+    async with fake_upstreams(both, one), fleet_of(tokenizer, both, one, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 2)
+
+        def with_(**sampling: Any) -> GenerationSpec:
+            return replace(spec(max_tokens=4), sampling=Sampling(temperature=0.0, **sampling))
+
+        with pytest.raises(Refusal) as refused:
+            fleet.submit(with_(constraint=Constraint(kind="regex", source="a+")))
+        assert (refused.value.problem.status, refused.value.problem.field) == (400, "response_format")
+        able = [fleet.submit(with_(min_tokens=2)) for _ in range(3)]
+        await finished(*able)
+        assert [each.replica for each in able] == ["r0"] * 3
+        assert not one.generated()
+        assert {body["min_tokens"] for body in both.generated()} == {2}
+
+
+async def test_how_many_there_are_is_not_ours_to_say(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    server = fake(tokenizer)
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        with pytest.raises(Refusal) as refused:
+            fleet.resizing.predict(Scale(replicas=2))
+        assert (refused.value.problem.status, refused.value.problem.code) == (409, "not_ours")
+
+
+async def test_a_gateway_of_ours_is_no_upstream(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(UpstreamError, match="itself"):
+        upstream_fleet(
+            ServerSettings(upstreams=("vllm+http://localhost:8123",)),
+            tokenizer,
+            CONTEXT,
+            own_ports=frozenset({8123}),
+            environment={},
+        )
+    server = fake(tokenizer, metrics_extra="infer_replica_state 1\n")
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await until(lambda: fleet.replica("r0").state == "failed", "it is refused")
+        assert "gateway" in (fleet.replica("r0").error or "")
+
+
+def test_a_key_is_not_sent_where_others_read_it(tokenizer: Tokenizer) -> None:
+    settings = ServerSettings(upstreams=("vllm+http://elsewhere:8000",))
+    with pytest.raises(UpstreamError, match="token_over_http"):
+        upstream_fleet(settings, tokenizer, CONTEXT, environment={"INFER_UPSTREAM_TOKEN": "s3cret"})
+    own = Upstream(url="vllm+http://elsewhere:8000", token_env="MISSING")
+    with pytest.raises(UpstreamError, match="MISSING is not set"):
+        upstream_fleet(ServerSettings(upstreams=(own,)), tokenizer, CONTEXT, environment={})
