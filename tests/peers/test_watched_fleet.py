@@ -48,7 +48,10 @@ def test_one_is_killed_and_started_anew_while_the_other_goes_on(llamacpp: Peer, 
         eventually(lambda: state(killed) == state(other) == "ready", LONG_S)
         with busy(llamacpp, dies=True) as clients:
             eventually(lambda: any(each.ended_s for each in clients.answers), LONG_S)
-            eventually(lambda: (found := row(killed)) and found.running, LONG_S)
+            # A counter that the console has seen above nothing: else none falls.
+            eventually(
+                lambda: (found := row(killed)) and found.running and found.prefix_queries_tokens, LONG_S
+            )
             llamacpp.kill()
         eventually(lambda: state(killed) == "failed", LONG_S)
         lost = row(killed)
