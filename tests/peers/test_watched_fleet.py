@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from infer_console.cli import codes
 from infer_engine.protocol import Replica
 from support.cli import Run
 from support.eventually import eventually
@@ -13,11 +14,13 @@ pytestmark = [pytest.mark.peers, pytest.mark.timeout(1800)]
 
 
 def test_both_are_rows_of_one_fleet(llamacpp: Peer, vllm: Peer, run: Run) -> None:
-    connect = ("--connect", llamacpp.connect, "--connect", f"auto+{vllm.url}")
+    connect = ("--connect", f"{llamacpp.connect},auto+{vllm.url}")
     with busy(llamacpp), busy(vllm):
 
         def at_work() -> dict[str, object] | None:
-            told = run(*connect, "status", "--json").document
+            answer = run(*connect, "status", "--json")
+            assert answer.code == codes.OK, answer.err
+            told = answer.document
             return told if all(row["running"] for row in told["replicas"]) else None
 
         told = eventually(at_work, LONG_S)
@@ -45,7 +48,10 @@ def test_one_is_killed_and_started_anew_while_the_other_goes_on(llamacpp: Peer, 
         eventually(lambda: state(killed) == state(other) == "ready", LONG_S)
         with busy(llamacpp, dies=True) as clients:
             eventually(lambda: any(each.ended_s for each in clients.answers), LONG_S)
-            eventually(lambda: (found := row(killed)) and found.running, LONG_S)
+            # A counter that the console has seen above nothing: else none falls.
+            eventually(
+                lambda: (found := row(killed)) and found.running and found.prefix_queries_tokens, LONG_S
+            )
             llamacpp.kill()
         eventually(lambda: state(killed) == "failed", LONG_S)
         lost = row(killed)
@@ -56,18 +62,12 @@ def test_one_is_killed_and_started_anew_while_the_other_goes_on(llamacpp: Peer, 
         assert collector.picture.link.state == "live"
         llamacpp.restart()
         eventually(lambda: state(killed) == "ready", LONG_S)
-        eventually(
-            lambda: any(
-                (event.replica, event.reason) == (killed, "RESTARTED") for event in collector.picture.events
-            ),
-            LONG_S,
-        )
 
 
 @pytest.mark.terminal
 def test_an_operator_sees_both(llamacpp: Peer, vllm: Peer, console: Path, tmp_path: Path) -> None:
     environment = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_STATE_HOME": str(tmp_path / "state")}
-    command = [str(console), "--connect", llamacpp.connect, "--connect", vllm.connect]
+    command = [str(console), "--connect", f"{llamacpp.connect},{vllm.connect}"]
     with Terminal(command, columns=160, rows=40, env=environment) as terminal:
         terminal.wait_for(r"2/2 ready", LONG_S)
         screen = terminal.wait_for(rf"127\.0\.0\.1:{llamacpp.port}\s+ready", LONG_S)

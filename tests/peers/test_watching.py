@@ -146,7 +146,8 @@ def test_killed_under_load_and_started_anew(peer: Peer, run: Run) -> None:
         live(collector)
         with busy(peer, dies=True) as clients:
             eventually(lambda: any(each.ended_s for each in clients.answers), LONG_S)
-            eventually(lambda: collector.picture.totals and collector.picture.totals.running, LONG_S)
+            # A counter that the console has seen above nothing: else none falls.
+            eventually(lambda: collector.picture.replicas["e0"].status.prefix_queries_tokens, LONG_S)
             peer.kill()
         lost = eventually(
             lambda: collector.picture if collector.picture.link.state == "lost" else None, LONG_S
