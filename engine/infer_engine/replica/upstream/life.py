@@ -134,9 +134,6 @@ class UpstreamReplica:
     def cause(self) -> str | None:
         return None
 
-    def cause(self) -> str | None:
-        return None
-
     def oom_killed(self) -> bool | None:
         return False
 
