@@ -44,6 +44,10 @@ class ScriptedFleet:
     def ready(self) -> bool:
         return any(replica.state == "ready" for replica in self.replicas)
 
+    def context_length(self) -> int | None:
+        """No upstream tells one."""
+        return None
+
     def status(self) -> Status:
         return Status(
             fleet=Fleet(name="scripted", model="tiny"),
