@@ -102,6 +102,37 @@ def test_tokens_are_counted_as_they_come_and_end_a_request() -> None:
     assert not of.has_work
 
 
+def test_batch_that_waited_long_goes_first_however_often_somebody_spoke() -> None:
+    of = dispatcher(most=1)
+    of.set_limits(age_steps=100)
+    of.add(request("runs"), 0.0)
+    assert admitted(of) == ["runs"]
+    of.add(request("old", tier="batch"), 0.0)
+    of.add(request("new"), 1.0)
+    for _ in range(500):
+        of.step(4.0)
+    assert [each.id for each in of.admission.in_order()] == ["new", "old"]
+    of.step(6.0)
+    assert [each.id for each in of.admission.in_order()] == ["old", "new"]
+
+
+def test_prompts_that_the_server_has_not_computed_are_promised_their_room() -> None:
+    of = dispatcher(blocks=20, admit=18)
+    pool = of.pool
+    assert isinstance(pool, ReportedPool)
+    for number in range(2):
+        of.add(request(f"a{number}", 16 * 7), 0.0)
+    assert admitted(of) == ["a0", "a1"]
+    pool.report(1, None, 9.0)
+    pool.report(1, None, 99.0)  # it counts what it has computed: nothing yet
+    of.add(request("b", 16 * 3), 99.0)
+    assert not of.step(99.0).admitted
+    assert of.admission.reason_counts() == {"headroom": 1}
+    for each in list(of.running.values()):
+        of.token(each, 5, Plan(step=0))
+    assert [each.id for each in of.step(99.0).admitted] == ["b"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 @given(choices=st.lists(st.integers(0, 6), max_size=60))
 def test_everybody_is_somewhere_and_no_block_is_lost(seed: int, choices: list[int]) -> None:

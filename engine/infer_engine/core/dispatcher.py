@@ -15,6 +15,8 @@ from infer_engine.protocol import FinishReason
 
 #: The server has a budget of its own, which we do not know: as many tokens go there as fit.
 NO_BUDGET = 1 << 40
+#: What counts as a step where something is said in steps: about as long as one takes.
+STEP_S = 0.05
 
 
 class Dispatcher(Scheduler):
@@ -33,7 +35,7 @@ class Dispatcher(Scheduler):
         self._forked = []
         for request in self._deadlines.take_passed(now_s):
             plan.finished.append(self._finish(request, "error", "deadline_exceeded"))
-        self._age_batch()
+        self._age_batch_by_time(now_s)
         self._preempt_asked(plan, now_s)
         if self.held_back:
             self.admission.hold_back()
@@ -44,7 +46,22 @@ class Dispatcher(Scheduler):
         plan.prefill_tokens = plan.decode_tokens = 0
         return plan
 
+    def _age_batch_by_time(self, now_s: float) -> None:
+        """How many rounds there are in a second depends on who speaks when, so it is not their number that
+        counts."""
+        oldest = None if self.shed else self.waiting.oldest_batch()
+        if oldest is not None and now_s - oldest.queued_s > self.limits.age_steps * STEP_S:
+            self.waiting.remove(oldest)
+            oldest.aged = True
+            self.waiting.push_first(oldest)
+            self.counters.aged += 1
+
     def _admit(self, plan: Plan, now_s: float) -> None:
+        if not self.waiting:
+            return
+        self._books.promise(
+            sum(len(each.block_table) for each in self.running.values() if each.is_prefilling)
+        )
         if not plan.preempted:
             room = BatchPlan(self._batch, self.limits, plan, now_s, self._exhaust)
             plan.yielded = room.yield_to(self.admission)

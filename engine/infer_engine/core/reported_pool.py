@@ -35,6 +35,8 @@ class ReportedPool(BlockPool):
         self.reported: int | None = None
         self._ours_then = 0
         self._reported_cached = 0
+        #: Blocks of our requests whose prompts the server has not computed: it counts them as it goes.
+        self._promised = 0
         self.stale = False
         #: When the last figures came, and what we held then.
         self._reports: deque[tuple[float, int]] = deque(maxlen=MOST_REPORTS)
@@ -55,6 +57,11 @@ class ReportedPool(BlockPool):
         self.stale = False
         self._settle()
 
+    def promise(self, blocks: int) -> None:
+        """So many of ours are of prompts that are computed just now, or wait for it there."""
+        self._promised = blocks
+        self._settle()
+
     def grow_stale(self) -> None:
         """Nothing was heard for too long: until it is, the server counts as full."""
         self.stale = True
@@ -66,7 +73,7 @@ class ReportedPool(BlockPool):
         if self.reported is None:
             return self.ours
         unseen = self.ours - min((ours for _, ours in self._reports), default=0)
-        return max(0, self.reported + self.ours - self._ours_then, unseen)
+        return max(0, self.reported + self.ours - self._ours_then, unseen, self._promised)
 
     # --- what we hold --------------------------------------------------------------------------------------
 

@@ -57,6 +57,13 @@ CLOSE_S = 2.0
 #: Connections beside those of running streams: looks, and streams read to their end.
 SPARE_CONNECTIONS = 8
 TAIL_LINES = 12
+MOST_CHARS = 300
+
+
+def printable(text: str) -> str:
+    """What a server says may end on somebody's terminal: a line of bounded length, and nothing that moves a
+    cursor."""
+    return "".join(each if each.isprintable() else "·" for each in text[:MOST_CHARS])
 
 
 class _Elsewhere:
@@ -206,11 +213,13 @@ class UpstreamReplica:
             self._task.cancel()
 
     def _die(self, error: str, code: int = FAILED) -> None:
+        error = printable(error)
         self._note(error)
         self.send(Failed(incarnation=self.config.incarnation, error=error))
         self._end(code)
 
     def _note(self, trouble: str) -> None:
+        trouble = printable(trouble)
         if not self._tail or not self._tail[-1].endswith(trouble):
             self._tail.append(f"{time.strftime('%H:%M:%S')} {self._target.address.place}: {trouble}")
 
@@ -255,12 +264,10 @@ class UpstreamReplica:
                 self._die(str(error), WILL_FAIL_AGAIN)
                 return None
             except Unready as error:
-                trouble = f"{self._target.address.place}: {error}"
+                trouble = printable(f"{self._target.address.place}: {error}")
             self._note(trouble)
             self.send(
-                Loading(
-                    incarnation=self.config.incarnation, progress=None, what="waiting", trouble=trouble[:300]
-                )
+                Loading(incarnation=self.config.incarnation, progress=None, what="waiting", trouble=trouble)
             )
             await asyncio.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)

@@ -3,6 +3,7 @@ closing it."""
 
 import asyncio
 import email.utils
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.protocol import FinishReason
 from infer_engine.replica.upstream.dialect import Ask, Dialect, Heard
 from infer_engine.replica.upstream.events import SaidError, events, told_error
+
+log = logging.getLogger(__name__)
 
 #: A server that says nothing at all for so long is left, whatever it is about to say.
 MOST_SILENT_S = 600.0
@@ -93,6 +96,9 @@ class Stream:
             self._say(Broke("refused", str(error)))
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             self._say(Broke("broken", f"{type(error).__name__}: {str(error)[:120]}".rstrip(": ")))
+        except Exception as error:  # a request without a reader would wait for ever
+            log.exception("reading a stream of %s failed", self._dialect.product)
+            self._say(Broke("broken", f"{type(error).__name__} while reading its stream"))
 
     async def _read(self, ask: Ask) -> Told:
         body = msgspec.json.encode(self._dialect.body(ask))

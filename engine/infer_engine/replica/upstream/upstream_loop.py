@@ -122,16 +122,10 @@ class UpstreamLoop(StepLoop):
         finished += plan.finished
         plan.chunks = told.chunks
         plan.decode_tokens, plan.prefill_tokens = told.decode_tokens, told.prefill_tokens
-        self._match_streams()
-        something = bool(
-            tokens
-            or finished
-            or plan.admitted
-            or plan.preempted
-            or plan.forked
-            or self._released
-            or (self._moved and dispatcher.has_work)
-        )
+        changed = bool(finished or plan.admitted or plan.preempted or plan.forked or self._released)
+        if changed:
+            self._match_streams()
+        something = bool(tokens or changed or (self._moved and dispatcher.has_work))
         self._aborted, self._released, self._dirty, self._moved = [], False, False, False
         self._join_forks()
         if not something:
