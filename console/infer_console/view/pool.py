@@ -141,6 +141,8 @@ def device_row(replica: ReplicaPicture, width: int) -> Row:
         if gpu.slowed_by:
             line.put("  slowed by ", "warn").put(safe(", ".join(gpu.slowed_by), 40), "warn")
     facts = [status.device] if status.device else []
+    if status.upstream is not None:
+        facts = [f"{status.upstream} at {status.device}" if status.device else status.upstream]
     if status.simulated:
         facts.append("simulated")
     else:

@@ -34,6 +34,7 @@ from infer_engine.replica.upstream.dialect import Ask
 from infer_engine.replica.upstream.probe import Probe, Server, Unready, Unsuitable
 from infer_engine.replica.upstream.stream import Stream, Told
 from infer_engine.replica.upstream.target import Target
+from infer_engine.replica.upstream.tls import proof_of
 from infer_engine.replica.upstream.upstream_loop import UpstreamLoop
 from infer_engine.replica.wire import SERVER_HWM, WILL_FAIL_AGAIN, identity
 from infer_engine.runner.runner import RunnerInfo
@@ -307,6 +308,7 @@ class UpstreamReplica:
             headers=headers,
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=connections),
             trust_env=False,
+            verify=proof_of(place.base_url),
         )
 
         def open_stream(request: Request, tell: Callable[[Stream, Told], None]) -> Stream:

@@ -1,7 +1,6 @@
 """Looks at somebody else's server: what it is, whether it serves our tokens, and how it fares."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +19,7 @@ from infer_engine.replica.upstream.events import told_error
 from infer_engine.replica.upstream.llamacpp import LlamaCpp
 from infer_engine.replica.upstream.lost_tokens import LostTokens
 from infer_engine.replica.upstream.sglang import Sglang
+from infer_engine.replica.upstream.tls import proof_of
 from infer_engine.replica.upstream.token_ids import token_ids
 from infer_engine.replica.upstream.vllm import Vllm
 
@@ -71,8 +71,8 @@ class Probe:
     def __init__(self, address: Address, token: str | None, tokenizer: Tokenizer) -> None:
         self._address = address
         self._tokenizer = tokenizer
-        transport: Callable[[], httpx2.AsyncHTTPTransport] = httpx2.AsyncHTTPTransport
-        self._asking = Asking(address.base_url, token, transport())
+        transport = httpx2.AsyncHTTPTransport(verify=proof_of(address.base_url))
+        self._asking = Asking(address.base_url, token, transport)
         self._adapter = ADAPTERS.get(address.kind)
 
     async def aclose(self) -> None:
