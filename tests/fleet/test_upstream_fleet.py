@@ -273,7 +273,7 @@ async def test_a_server_that_hangs_loses_its_requests_to_another(
     lives.gate.clear()
     async with (
         fake_upstreams(hangs, lives),
-        fleet_of(tokenizer, hangs, lives, run_dir=tmp_path, upstream_stall_s=1.0) as (fleet, _),
+        fleet_of(tokenizer, hangs, lives, run_dir=tmp_path, upstream_stall_s=1.5) as (fleet, _),
     ):
         await ready(fleet, 2)
         generations = [fleet.submit(spec(max_tokens=6)) for _ in range(2)]
