@@ -195,7 +195,7 @@ class TimeTravel:
             elif self._replay:
                 told = TimelinePicture(request, message="its timeline is not in this recording")
         if told is not None:
-            told = timeline_until(told, self._at, clock_pace(folded))
+            told = timeline_until(told, self._at, clock_pace(folded, told.timeline))
         if self._replay:
             audit = timeline.audit(self._at) if timeline is not None else None
             self._shown = dataclasses.replace(folded, timeline=told, audit=audit)
