@@ -3,6 +3,8 @@
 import dataclasses
 
 import msgspec
+import pytest
+from infer_console.state.picture import TimelinePicture
 from infer_console.view.life import Stage, stages
 from infer_console.view.listing import counts, every_item, listed
 from infer_console.view.look import REQUEST_SORTS, Look
@@ -11,9 +13,10 @@ from infer_console.view.order import operations
 from infer_console.view.requests import request_table
 from infer_console.view.row import plain
 from infer_console.view.streams import panel_rows
+from infer_console.view.timeline import clock_pace, timeline_section
 from infer_console.view.token_flow import level, marks, shape_rows, stall_s, usual_s
 from infer_console.view.ttft_bar import bar_row, parts_of
-from infer_engine.protocol import Operation, Timeline, TimelineEntry, TtftSplit
+from infer_engine.protocol import Event, Operation, Simulation, Timeline, TimelineEntry, TtftSplit
 from support import list_pictures, pictures
 from support.list_pictures import LIVED, WAITS
 from support.pictures import NOW
@@ -169,3 +172,33 @@ def test_a_request_that_decodes_does_not_wait_for_its_first_token() -> None:
     assert "its tokens are being fetched" in words["running"]
     assert "waiting for its first token" not in words["running"]
     assert "waiting for its first token" in words["waiting"]
+
+
+def test_the_moments_of_a_timeline_are_those_of_a_clock_that_fell_behind() -> None:
+    """Asked for twice the wall's pace, it ran at half of it: 20 of its seconds took 40."""
+    entries = [TimelineEntry(kind="arrived", at_s=0.0), TimelineEntry(kind="finished", at_s=20.0)]
+    timeline = Timeline(request="a", began_at=100.0, entries=entries, ttft_split_s=TtftSplit(), last_at=140.0)
+    simulation = Simulation(deployment="x", speed=2.0, achieved_speed=0.8)
+    real = list_pictures.listed()
+    assert real.fleet is not None
+    simulated = msgspec.structs.replace(real.fleet, simulation=simulation)
+    picture = dataclasses.replace(real, fleet=simulated)
+    assert clock_pace(picture, timeline) == 0.5
+    assert clock_pace(picture, msgspec.structs.replace(timeline, last_at=100.1)) == 0.8, "too short to tell"
+    assert clock_pace(picture, None) == 0.8
+    assert clock_pace(real, timeline) == 1.0, "nothing is simulated"
+
+
+@pytest.mark.parametrize(
+    ("looked_up", "why"),
+    [
+        (None, "from the events; the server's own timeline is not here"),
+        (TimelinePicture("a"), "from the events; the server's own timeline is on its way"),
+        (TimelinePicture("a", message="no route to host"), "from the events: no route to host"),
+    ],
+)
+def test_what_stands_in_for_a_timeline_says_why(looked_up: TimelinePicture | None, why: str) -> None:
+    event = Event(seq=1, at=pictures.NOW - 3, kind="admit", replica="r0", request="a")
+    picture = dataclasses.replace(list_pictures.listed(), events=(event,), timeline=looked_up)
+    rows = timeline_section(picture, Look(timeline="a"), "a", 100, 20)
+    assert why in "\n".join(plain(row) for row in rows)

@@ -194,8 +194,10 @@ class TimeTravel:
                 told = TimelinePicture(request, found)
             elif self._replay:
                 told = TimelinePicture(request, message="its timeline is not in this recording")
+            elif self._past and told is not None and told.request == request and told.message:
+                self._fetch(self._at)  # who is not known any more was recorded, perhaps
         if told is not None:
-            told = timeline_until(told, self._at, clock_pace(folded))
+            told = timeline_until(told, self._at, clock_pace(folded, told.timeline))
         if self._replay:
             audit = timeline.audit(self._at) if timeline is not None else None
             self._shown = dataclasses.replace(folded, timeline=told, audit=audit)

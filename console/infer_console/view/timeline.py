@@ -15,6 +15,9 @@ from infer_console.view.requests import why_cell
 from infer_console.view.row import Line, Role, Row
 from infer_console.view.ttft_bar import bar_row, parts_of, split_row
 
+#: A pace is not reckoned from less.
+LEAST_FOR_PACE_S = 0.5
+
 _ROLES: dict[TimelineKind, Role] = {
     "admitted": "admit",
     "resumed": "admit",
@@ -66,10 +69,17 @@ def _entry(event: Event, began_at: float) -> TimelineEntry:
     )
 
 
-def clock_pace(picture: Picture) -> float:
-    """Seconds of a request's clock in a second of the wall's: not one where time is simulated."""
+def clock_pace(picture: Picture, timeline: Timeline | None) -> float:
+    """Seconds of a request's clock in a second of the wall's: not one where time is simulated. What it was
+    during this timeline, where that tells; else what it was lately."""
     simulation = picture.fleet.simulation if picture.fleet is not None else None
-    return simulation.speed if simulation is not None and simulation.speed > 0 else 1.0
+    if simulation is None or simulation.speed <= 0:
+        return 1.0
+    if timeline is not None and timeline.last_at is not None and timeline.entries:
+        real_s, its_s = timeline.last_at - timeline.began_at, timeline.entries[-1].at_s
+        if real_s >= LEAST_FOR_PACE_S and its_s > 0:
+            return its_s / real_s
+    return simulation.achieved_speed or simulation.speed
 
 
 def entry_ids(picture: Picture, request: str) -> list[str]:
@@ -90,7 +100,7 @@ def timeline_section(picture: Picture, look: Look, request: str, width: int, hei
         rows.append(Line(width).put(_nothing(picture, request), "warn").row())
         return rows[:height]
     timeline = known.timeline
-    pace = clock_pace(picture)
+    pace = clock_pace(picture, timeline) if known.is_servers else 1.0
     now_s = max(0.0, picture.at - timeline.began_at) * pace
     if known.is_servers:
         parts = parts_of(timeline, now_s)
@@ -98,7 +108,8 @@ def timeline_section(picture: Picture, look: Look, request: str, width: int, hei
             rows += [split_row(parts, width), bar_row(parts, width)]
     rows += life_rows(timeline, now_s, width, legend=height >= 20)
     if not known.is_servers:
-        rows.append(Line(width).put(" from the events; the server's own timeline is not here", "warn").row())
+        why = safe(f" from the events{_why_not(picture, request)}", max(8, width - 1))
+        rows.append(Line(width).put(why, "warn").row())
     return [*rows, *_entries(look, timeline, pace, width, max(0, height - len(rows)))][:height]
 
 
@@ -135,6 +146,14 @@ def _numbers(row: RequestRow, width: int) -> list[Row]:
         lead = " waits: " if row.state == "waiting" else " "
         rows.append(Line(width).put(lead, "label").put(why, role).row())
     return rows
+
+
+def _why_not(picture: Picture, request: str) -> str:
+    """Why the server's own timeline is not shown; its words in it are not yet safe to print."""
+    known = picture.timeline
+    if known is None or known.request != request:
+        return "; the server's own timeline is not here"
+    return f": {known.message}" if known.message else "; the server's own timeline is on its way"
 
 
 def _nothing(picture: Picture, request: str) -> SafeText:

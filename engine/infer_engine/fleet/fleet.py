@@ -32,6 +32,7 @@ from infer_engine.fleet.loads import Loads
 from infer_engine.fleet.losses import settle_losses
 from infer_engine.fleet.measures import Measures, itl_figures
 from infer_engine.fleet.members import Members, tell_failure
+from infer_engine.fleet.moments import Moments
 from infer_engine.fleet.moving import Moving
 from infer_engine.fleet.observers import Observer, Observers
 from infer_engine.fleet.outlook import StepTime
@@ -132,6 +133,7 @@ class Fleet:
         self.pace = pace
         self.epoch = secrets.token_hex(8)
         self.feed = Feed(wall)
+        self._moments = Moments(pace)
         known, lost = spec_dir.read() if spec_dir is not None else (None, None)
         begin = starting(settings.replicas, known, fixed=bool(settings.upstreams))
         self.measures = Measures([], clock())
@@ -303,6 +305,7 @@ class Fleet:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
+            self._moments.note(self._clock(), self.feed.wall())
             self._tenants.rate.forget_idle(self._clock())
             self._uses.forget_idle(self._clock())
             self._placer.end_overdue()
@@ -339,7 +342,7 @@ class Fleet:
 
     def moment(self, at_s: float) -> float:
         """When it was ``at_s`` on the fleet's clock, in Unix seconds."""
-        return self.feed.wall() - (self._clock() - at_s) / self.pace
+        return self._moments.at(at_s, self._clock(), self.feed.wall())
 
     @property
     def is_simulated(self) -> bool:

@@ -220,6 +220,7 @@ class TimelineLog:
             omitted=self._omitted,
             omitted_after=FIRST_ENTRIES if self._omitted else None,
             ttft_split_s=self.split(),
+            last_at=moment(self._entries[-1].at_s) if self._entries else None,
         )
 
 

@@ -34,3 +34,6 @@ class Timeline(Struct, frozen=True, kw_only=True):
     omitted: int = 0
     omitted_after: int | None = None
     ttft_split_s: TtftSplit
+    #: When its last entry was: seconds of a simulated clock are no real ones. None from servers that do not
+    #: tell.
+    last_at: float | None = None
