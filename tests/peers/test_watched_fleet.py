@@ -63,6 +63,13 @@ def test_one_is_killed_and_started_anew_while_the_other_goes_on(llamacpp: Peer, 
         llamacpp.restart()
         eventually(lambda: state(killed) == "ready", LONG_S)
 
+        def happened(name: str) -> list[str | None]:
+            return [event.reason for event in collector.picture.events if event.replica == name]
+
+        # It may be seen loading on the way.
+        eventually(lambda: {"failed", "RESTARTED", "ready"} <= {*happened(killed)}, LONG_S)
+        assert "RESTARTED" not in happened(other)
+
 
 @pytest.mark.terminal
 def test_an_operator_sees_both(llamacpp: Peer, vllm: Peer, console: Path, tmp_path: Path) -> None:

@@ -62,8 +62,10 @@ class Watching:
 
     def _notice_restart(self, reading: Reading, now_s: float, now_at: float) -> None:
         """A process that began later than the last one, or a counter that fell: everything counts anew."""
-        started, self._started_at = self._started_at, reading.started_at
+        started = self._started_at
         anew = started is not None and reading.started_at is not None and reading.started_at > started + 1.0
+        if reading.started_at is not None:  # one that loads may not say
+            self._started_at = reading.started_at
         ids = [engine.id for engine in reading.engines]
         for gone in self._windows.keys() - {_SHARED, *ids}:
             del self._windows[gone]

@@ -17,14 +17,16 @@ class Window:
     def __init__(self) -> None:
         self._looks: deque[tuple[float, Counts]] = deque(maxlen=MAX_LOOKS)
         self._moved_s: float | None = None
+        #: Each counter as it was told last: a server that loads answers and tells none.
+        self._told: dict[str, float] = {}
 
     def look(self, counts: Counts, now_s: float) -> bool:
         """Add a look; True when the counters began anew, after which what was before counts no more."""
-        before = self._looks[-1][1] if self._looks else None
-        restarted = before is not None and _fell(before, counts)
+        restarted = _fell(self._told, counts.counters)
         if restarted:
             self.forget()
-            before = None
+        before = self._looks[-1][1] if self._looks else None
+        self._told.update(counts.counters)
         if before is None or (before.counters, before.live) != (counts.counters, counts.live):
             self._moved_s = now_s
         self._looks.append((now_s, counts))
@@ -34,6 +36,7 @@ class Window:
 
     def forget(self) -> None:
         self._looks.clear()
+        self._told.clear()
 
     def rate(self, name: str, over_s: float = RATE_S) -> float | None:
         """Per second; None before two looks were had."""
@@ -64,5 +67,5 @@ class Window:
         return now_s - self._moved_s
 
 
-def _fell(before: Counts, now: Counts) -> bool:
-    return any(now.counters.get(name, value) < value for name, value in before.counters.items())
+def _fell(before: dict[str, float], now: dict[str, float]) -> bool:
+    return any(now.get(name, value) < value for name, value in before.items())

@@ -274,6 +274,34 @@ def test_llamacpp_that_loads_is_starting() -> None:
     assert (told.engines[0].state, told.engines[0].error) == ("starting", "loading its model")
 
 
+def test_a_restart_is_noticed_though_the_server_was_seen_loading_in_between() -> None:
+    watching = Watching("host:8080")
+    loads = dict.fromkeys(("/metrics", "/slots", "/props", "/health"), b'{"error":{"code":503}}')
+    anew = llamacpp_pages("busy") | {"/metrics": page("llamacpp-before.metrics")}
+    statuses = dict.fromkeys(loads, 503)
+    for number, told in enumerate(
+        (
+            reading("llamacpp", llamacpp_pages("after")),
+            reading("llamacpp", loads, statuses),
+            reading("llamacpp", loads, statuses),
+            reading("llamacpp", anew),
+        )
+    ):
+        status = watching.take(told, 10.0 * number, 1000.0 + 10.0 * number)
+    assert [event.reason for event in watching.events] == ["starting", "RESTARTED", "ready"]
+    assert status.replicas[0].incarnation == 1
+    assert status.replicas[0].tokens_per_s is None
+
+
+def test_when_a_process_began_is_kept_while_it_does_not_say() -> None:
+    def told(*more: str) -> dict[str, bytes]:
+        return vllm("vllm:num_requests_running 0.0", "vllm:generation_tokens_total 5.0", *more)
+
+    began, later = (f"process_start_time_seconds {each}" for each in ("100.0", "300.0"))
+    watching, _ = watched("vllm", told(began), told(), told(later))
+    assert [event.reason for event in watching.events] == ["RESTARTED"]
+
+
 # --- what lies
 
 
