@@ -10,7 +10,7 @@ from infer_console.view.events import event_row, moment
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.gauge import BATCH_MARK, kv_gauge
 from infer_console.view.help import help_rows
-from infer_console.view.keys import key_bar
+from infer_console.view.keys import ALL, key_bar, keys_of
 from infer_console.view.look import Look, Size
 from infer_console.view.operations import operation_section
 from infer_console.view.replica_screen import replica_screen
@@ -152,6 +152,23 @@ def test_help_and_hint_tell_how_to_connect() -> None:
     url = "unix:///run/infer-console/eu-west.sock"
     assert any(f"--connect {url}" in plain(row) for row in help_rows("fleet", 80, 24, url))
     assert any(f"--connect {url}" in line for line in lines(pictures.quiet(), Look(), Size(80, 24)))
+
+
+@pytest.mark.parametrize("size", [Size(120, 36), Size(80, 24)])
+def test_help_names_every_key_of_every_screen(size: Size) -> None:
+    for screen in ALL:
+        rows = [plain(row) for row in help_rows(screen, *size, "unix:///run/infer-console/eu-west.sock")]
+        assert len(rows) <= size.height
+        for key in (each for each in keys_of(screen) if each.help):
+            told = [row for row in rows if f" {key.shown} " in row]
+            assert any(key.help[:50] in row or key.label in row for row in told), (screen, key.name)
+
+
+def test_help_counts_what_it_has_no_room_for() -> None:
+    rows = [plain(row) for row in help_rows("fleet", 40, 12)]
+    assert len(rows) <= 12
+    assert any("more in a taller terminal" in row for row in rows)
+    assert not any("taller" in plain(row) for row in help_rows("fleet", 80, 24))
 
 
 def test_the_batch_mark_is_never_right_of_the_admit_mark() -> None:

@@ -22,37 +22,27 @@ SIGNS: tuple[tuple[str, Role, str], ...] = (
 def help_rows(
     screen: ScreenName, width: int, height: int, url: str = "", keymap: Keymap | None = None
 ) -> list[Row]:
-    """A framed box. Where there is no room for a line per key, those that look share lines by their short
-    names. ``url`` is that of the server's control socket."""
+    """A framed box. Where there is no room for a line per key, the keys that explain themselves best share
+    lines by their short names: every key is named while there is any room for it, and what is left out is
+    counted. ``url`` is that of the server's control socket."""
     outer = max(24, min(100, width - 2))
     inner = outer - 4
     room = max(1, height - 4)
     keys = _merged(keys_of(screen, keymap))
-    looks = [key for key in keys if key.kind == "look"]
-    look = [_key_row(key, inner) for key in looks]
-    act = [_key_row(key, inner) for key in keys if key.kind == "act"]
     signs = [Line(inner, "dialog").row(), *_sign_rows(inner)]
-    head = Line(inner, "dialog").put("small letters look, capitals act", "title").row()
-    left = room - (3 if url else 1) - len(act)
-    if len(look) > left:
-        look = [_key_row(key, inner) for key in looks if key.action not in ALL] + [_screens_row(looks, inner)]
-    if len(look) > left:
-        # What the key bar has is told in words, what everybody guesses by name.
-        look = [_key_row(key, inner) for key in looks if key.bar]
-        look += _short_rows([key for key in looks if not key.bar], inner)
-    if len(look) > left:
-        look = _short_rows(looks, inner)
-    if len(look) > left:
-        act = _short_rows([key for key in keys if key.kind == "act"], inner)
-    rows = [head, *act, *look]
+    rows = [Line(inner, "dialog").put("small letters look, capitals act", "title").row()]
+    rows += _key_rows(keys, inner, room - (3 if url else 1))
     if url:
         rows.append(Line(inner, "dialog").put("the same in another terminal: ", "dim").row())
         rows.append(Line(inner, "dialog").put(safe(f"  infer-console --connect {url}", inner), "text").row())
     if len(rows) + len(signs) <= room:
         rows += signs
+    if len(rows) > room:
+        more = safe(f"… {len(rows) - room + 1} more in a taller terminal", inner)
+        rows[room - 1 :] = [Line(inner, "dialog").put(more, "warn").row()]
     top = Line(outer, "dialog").put("┌─ ", "rule").put("Help", "strong").put(" ")
     made = [top.to(outer - 1, "─", "rule").put("┐", "rule").row()]
-    for row in rows[:room]:
+    for row in rows:
         made.append(
             Line(outer, "dialog").put("│ ", "rule").put_spans(row).to(outer - 2).put(" │", "rule").row()
         )
@@ -73,23 +63,34 @@ def _key_row(key: Key, inner: int) -> Row:
     return line.put(key.help, "text").row()
 
 
-def _screens_row(keys: list[Key], inner: int) -> Row:
-    """The screens in one line."""
-    line = Line(inner, "dialog")
-    for key in keys:
-        if key.action in ALL:
-            line.put(key.shown, "key").put(" ").put(key.label, "text").put("  ")
-    return line.row()
+def _key_rows(keys: list[Key], inner: int, room: int) -> list[Row]:
+    """Keys that act, then keys that look, in words as far as ``room`` lines reach."""
+    acts = [key for key in keys if key.kind == "act"]
+    looks = [key for key in keys if key.kind == "look"]
+    acting = [_key_row(key, inner) for key in acts]
+    for shortened in range(len(looks) + 1):
+        short = sorted(looks, key=_needs_words)[:shortened]
+        looking = [_key_row(key, inner) for key in looks if key not in short]
+        looking += _short_rows([key for key in looks if key in short], inner)
+        if len(acting) + len(looking) <= room:
+            return acting + looking
+    return _short_rows(acts, inner) + _short_rows(looks, inner)
+
+
+def _needs_words(key: Key) -> int:
+    """Screens say what they are by their names; then what the key bar has is told in words."""
+    return -1 if key.action in ALL else key.bar
 
 
 def _short_rows(keys: list[Key], inner: int) -> list[Row]:
-    """Three keys to a line."""
-    third = inner // 3
+    """Three keys to a line, fewer where their names would not fit."""
+    columns = max(1, min(3, inner // 22))
+    each = inner // columns
     rows: list[Row] = []
-    for first in range(0, len(keys), 3):
+    for first in range(0, len(keys), columns):
         line = Line(inner, "dialog")
-        for column, key in enumerate(keys[first : first + 3]):
-            line.to(column * third).put(key.shown, "key").to(column * third + 10).put(key.label, "text")
+        for column, key in enumerate(keys[first : first + columns]):
+            line.to(column * each).put(key.shown, "key").to(column * each + 10).put(key.label, "text")
         rows.append(line.row())
     return rows
 
