@@ -23,7 +23,11 @@ MANY = 300
 #: Less than the campaigns, for which nobody waits as soon.
 GIVE_WAY = 10
 POLL_S = 0.05
-#: In the other process: where it tells what became of each test.
+#: Of a test that says nothing else: others may take nine tenths of the machine.
+TIMEOUT_S = 900
+#: After the last test is told: fixtures of the session end, the closing line is printed.
+END_S = 60
+#: The other process finds here where it tells what became of each test.
 TOLD = "INFER_CONSOLE_TESTS_APART"
 #: And the pipe that ends when the run does.
 LIFELINE = "INFER_CONSOLE_TESTS_LIFELINE"
@@ -44,6 +48,7 @@ class Elsewhere:
     process: subprocess.Popen[bytes]
     directory: "tempfile.TemporaryDirectory[str]"
     lifeline: int
+    last: str
 
     @classmethod
     def begin(cls, root: Path, tests: list[str]) -> "Elsewhere":
@@ -63,22 +68,37 @@ class Elsewhere:
             )
         os.close(theirs)
         os.setpriority(os.PRIO_PROCESS, process.pid, GIVE_WAY)
-        return cls(process, directory, ours)
+        return cls(process, directory, ours, tests[-1])
 
     def told(self, test: str) -> Told:
-        """Waits for it; the test's own timeout bounds that."""
+        """Waits for it; its timeout in the other process bounds that, and the caller's own."""
         while True:
             is_over = self.process.poll() is not None
-            path = Path(self.directory.name) / "told"
-            lines = path.read_text().splitlines() if path.exists() else []
-            for line in lines:
-                one = json.loads(line)
-                if one["test"] == test:
-                    return Told(one["outcome"], one["text"])
+            if (told := self._all().get(test)) is not None:
+                return told if test != self.last else self._at_the_end(told)
             if is_over:
-                log = (Path(self.directory.name) / "log").read_text(errors="replace")
-                return Told("failed", f"it was never run:\n{log[-4000:]}")
+                return Told("failed", f"it ended with {self.process.returncode}, before this test:\n{self._log()}")
             time.sleep(POLL_S)
+
+    def _all(self) -> dict[str, Told]:
+        path = Path(self.directory.name) / "told"
+        whole, _, _ = (path.read_text() if path.exists() else "").rpartition("\n")  # what follows is being written
+        each = [json.loads(line) for line in whole.splitlines()]
+        return {one["test"]: Told(one["outcome"], one["text"]) for one in each}
+
+    def _at_the_end(self, told: Told) -> Told:
+        """What goes wrong when all tests are done is wrong, too."""
+        try:
+            code = self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            return Told("failed", f"all was told, and {END_S} s later it had not ended:\n{self._log()}")
+        failed = any(each.outcome == "failed" for each in self._all().values())
+        if code != (pytest.ExitCode.TESTS_FAILED if failed else pytest.ExitCode.OK):
+            return Told("failed", f"it ended with {code}:\n{told.text}\n{self._log()}")
+        return told
+
+    def _log(self) -> str:
+        return (Path(self.directory.name) / "log").read_text(errors="replace")[-4000:]
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -89,11 +109,14 @@ class Elsewhere:
 
 
 _elsewhere: Elsewhere | None = None
-#: In the other process: what became of the test under way.
+#: In the other process: where to tell, and what became of the test under way. What tests start does not inherit it.
+_tell: str | None = None
 _now = Told()
 
 
 def pytest_configure() -> None:
+    global _tell
+    _tell = os.environ.pop(TOLD, None)
     if LIFELINE in os.environ:
         lifeline = int(os.environ.pop(LIFELINE))
         threading.Thread(target=_end_with_the_run, args=(lifeline,), name="lifeline", daemon=True).start()
@@ -113,16 +136,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     global _elsewhere
-    apart = [item.nodeid for item in session.items if item.get_closest_marker("apart")]
-    if apart and _is_long(session.items) and not session.config.option.collectonly:
-        _elsewhere = Elsewhere.begin(session.config.rootpath, apart)
-        for item in session.items:
-            if isinstance(item, pytest.Function) and item.get_closest_marker("apart"):
-                item.fixturenames.clear()  # they are made there
+    apart = [item for item in session.items if item.get_closest_marker("apart")]
+    is_long = _is_long(session.items)
+    if not apart or session.config.option.collectonly or not (is_long or _tell):
+        return
+    for item in apart:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+        if is_long and isinstance(item, pytest.Function):
+            item.fixturenames = []  # they are made there
+    if is_long:
+        _elsewhere = Elsewhere.begin(session.config.rootpath, [item.nodeid for item in apart])
 
 
 def _is_long(items: list[pytest.Item]) -> bool:
-    return len(items) > MANY and TOLD not in os.environ
+    return len(items) > MANY and _tell is None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -139,13 +167,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     global _now
-    path = os.environ.get(TOLD)
-    if path is None:
+    if _tell is None:
         return
     if report.outcome != "passed" and _now.outcome != "failed":
         _now = Told(report.outcome, report.longreprtext)
     if report.when == "teardown":
-        with open(path, "a") as told:
+        with open(_tell, "a") as told:
             told.write(json.dumps({"test": report.nodeid, "outcome": _now.outcome, "text": _now.text}) + "\n")
         _now = Told()
 
