@@ -77,12 +77,14 @@ class Elsewhere:
             if (told := self._all().get(test)) is not None:
                 return told if test != self.last else self._at_the_end(told)
             if is_over:
-                return Told("failed", f"it ended with {self.process.returncode}, before this test:\n{self._log()}")
+                code = self.process.returncode
+                return Told("failed", f"it ended with {code}, before this test:\n{self._log()}")
             time.sleep(POLL_S)
 
     def _all(self) -> dict[str, Told]:
         path = Path(self.directory.name) / "told"
-        whole, _, _ = (path.read_text() if path.exists() else "").rpartition("\n")  # what follows is being written
+        # What follows the last line's end is being written.
+        whole, _, _ = (path.read_text() if path.exists() else "").rpartition("\n")
         each = [json.loads(line) for line in whole.splitlines()]
         return {one["test"]: Told(one["outcome"], one["text"]) for one in each}
 
@@ -109,7 +111,8 @@ class Elsewhere:
 
 
 _elsewhere: Elsewhere | None = None
-#: In the other process: where to tell, and what became of the test under way. What tests start does not inherit it.
+#: In the other process: where to tell, and what became of the test under way. What tests start does not
+#: inherit it.
 _tell: str | None = None
 _now = Told()
 
