@@ -62,7 +62,7 @@ class Bench:
         assert all(list(each.emitted) == self.expected for each in generations)
 
     async def ready(self, count: int) -> None:
-        await until(lambda: len(self.fleet.ready_replicas()) == count, f"{count} ready", WITHIN_S)
+        await until(lambda: len(self.fleet.capacity.ready_replicas()) == count, f"{count} ready", WITHIN_S)
 
     def nodes(self) -> dict[str, str]:
         """The node's id, by replica."""
@@ -178,11 +178,11 @@ async def test_a_drained_replica_hands_its_streams_over(ray: Bench) -> None:
     generations = await ray.streaming(8)
     mine = [each for each in generations if each.replica == "r2"]
     assert mine
-    ray.fleet.drain("r2", Drain(mode="migrate"))
+    ray.fleet.draining.drain("r2", Drain(mode="migrate"))
     await ray.all_whole(generations)
     assert all(each.moves == 1 for each in mine)
     await until(lambda: ray.fleet.replica("r2").state == "drained", "drained", WITHIN_S)
-    ray.fleet.undrain("r2")
+    ray.fleet.draining.undrain("r2")
     await ray.ready(4)
 
 
@@ -194,7 +194,7 @@ async def test_scale_up_finds_a_place_and_scale_down_gives_it_back(ray: Bench) -
     _, victims = ray.fleet.resizing.begin(Scale(replicas=4, victims=started))
     assert victims == started
     more = await ray.streaming(8)
-    ray.fleet.drain(started[0], Drain(mode="migrate"))
+    ray.fleet.draining.drain(started[0], Drain(mode="migrate"))
     await ray.fleet.resizing.remove(started[0])
     assert set(ray.nodes()) == {"r0", "r1", "r2", "r3"}
     await ray.all_whole([*generations, *more])
@@ -288,9 +288,9 @@ async def test_the_head_goes_and_the_server_lives(model: Path, monkeypatch: pyte
             events: list[FeedItem] = []
             fleet.feed.subscribe(events.append)
             await fleet.start()
-            await until(lambda: fleet.ready_replicas(), "ready", WITHIN_S)
+            await until(lambda: fleet.capacity.ready_replicas(), "ready", WITHIN_S)
             await asyncio.to_thread(cluster.ask, "kill-head")
-            await until(lambda: not fleet.ready_replicas(), "lost", WITHIN_S)
+            await until(lambda: not fleet.capacity.ready_replicas(), "lost", WITHIN_S)
             messages = [item.message or "" for item in events if isinstance(item, Event)]
             assert any("Ray cluster" in message for message in messages), messages
             await fleet.stop()

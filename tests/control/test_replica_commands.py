@@ -99,7 +99,7 @@ async def test_restart_at_its_deadline_loses_nobody_and_keeps_a_drained_one_drai
         await finished(*generations)
         assert {each.error_code for each in generations} <= {None, "replica_lost"}, "as after a crash"
 
-        bench.fleet.drain("r1", Drain())
+        bench.fleet.draining.drain("r1", Drain())
         await until(lambda: bench.fleet.replica("r1").state == "drained")
         operation = await by.end(by.lifecycles.restart("r1", Restart()))
         assert operation.phase == "succeeded"

@@ -47,7 +47,7 @@ async def test_what_is_due_when_a_server_starts_goes_back_at_once(tmp_path: Path
     async with server(tmp_path) as (bench, operations):
         await change(bench, operations)
         assert marks(bench) == [8, 8]
-        passes = bench.fleet.limits().replicas["r0"]["max_passes"]
+        passes = bench.fleet.limits.now().replicas["r0"]["max_passes"]
     async with server(tmp_path, ahead_s=61) as (bench, operations):
         await until(lambda: all(each.phase == "succeeded" for each in operations.newest_first()))
         told = {each.kind: each.message for each in operations.newest_first()}
@@ -57,8 +57,8 @@ async def test_what_is_due_when_a_server_starts_goes_back_at_once(tmp_path: Path
             "tenant-revert": "kv_share=0.5 → the default",
         }
         await until(lambda: marks(bench) == [16, 16])
-        assert bench.fleet.limits().replicas["r1"]["max_passes"] == passes
-        assert bench.fleet.tenants().tenants == []
+        assert bench.fleet.limits.now().replicas["r1"]["max_passes"] == passes
+        assert bench.fleet.tenants.now().tenants == []
     async with server(tmp_path) as (bench, operations):
         assert operations.newest_first() == [], "once"
         await until(lambda: marks(bench) == [16, 16])
@@ -88,7 +88,7 @@ async def test_what_is_not_due_yet_waits_for_its_time_and_is_an_operation_again(
     async with server(tmp_path, ahead_s=61) as (bench, operations):
         await until(lambda: marks(bench) == [12, 16])
         await until(lambda: all(each.phase == "succeeded" for each in operations.newest_first()))
-        [flood] = bench.fleet.tenants().tenants
+        [flood] = bench.fleet.tenants.now().tenants
         assert flood.limits == TenantLimits(kv_share=0.25)
 
 
@@ -104,7 +104,7 @@ async def test_a_server_that_dies_before_it_answered_leaves_nothing_that_lasts(t
             limits.change_tenant("flood", ChangeTenant(limits={"kv_share": 0.5}, revert_after_s=60)),
         ]
         tasks = [asyncio.create_task(each) for each in asked]
-        await until(lambda: bench.fleet.tenants().tenants and bench.fleet.specs.generation("replica:r1"))
+        await until(lambda: bench.fleet.tenants.now().tenants and bench.fleet.specs.generation("replica:r1"))
         await bench.fleet.specs.save()
         assert not any(task.done() for task in tasks)
         shutil.copytree(tmp_path / "lost", found)  # as a server that dies now leaves it
@@ -115,7 +115,7 @@ async def test_a_server_that_dies_before_it_answered_leaves_nothing_that_lasts(t
         assert {each.kind for each in operations.newest_first()} == {"headroom-revert", "tenant-revert"}
         await until(lambda: all(each.phase == "succeeded" for each in operations.newest_first()))
         await until(lambda: marks(bench) == [16, 16])
-        assert bench.fleet.tenants().tenants == []
+        assert bench.fleet.tenants.now().tenants == []
 
 
 async def test_what_fails_is_not_moved_back_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

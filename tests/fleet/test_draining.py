@@ -16,13 +16,13 @@ async def test_running_ones_finish_and_the_queue_moves_in_order() -> None:
         mine = [each for each in generations if each.replica == "r0"]
         assert len(mine) == 4
 
-        effect = fleet.predict_drain("r0", Drain(mode="wait"))
+        effect = fleet.draining.predict("r0", Drain(mode="wait"))
         assert (effect.numbers["running"], effect.numbers["moved"], effect.numbers["cancelled"]) == (1, 3, 0)
-        fleet.drain("r0", Drain(mode="wait", actor="alice"))
+        fleet.draining.drain("r0", Drain(mode="wait", actor="alice"))
         assert fleet.replica("r0").state == "draining"
-        assert fleet.ready_replicas() == ["r1"]
+        assert fleet.capacity.ready_replicas() == ["r1"]
         assert bench.submit(4, 30).replica == "r1", "nothing new goes there from the same moment on"
-        fleet.drain("r0", Drain())  # asking twice is fine
+        fleet.draining.drain("r0", Drain())  # asking twice is fine
 
         await bench.step_until("r0", lambda: len(bench.events("move")) == 3)
         assert [event.request for event in bench.events("move")] == [each.id for each in mine[1:]]
@@ -57,21 +57,21 @@ async def test_undrain_brings_it_back_from_draining_and_from_drained() -> None:
         runner = bench.launcher.now(replica).runner
         runner.allow(1)
         await until(lambda: running.emitted)
-        fleet.drain(replica, Drain(mode="wait"))
-        fleet.undrain(replica, actor="bob")
+        fleet.draining.drain(replica, Drain(mode="wait"))
+        fleet.draining.undrain(replica, actor="bob")
         assert fleet.replica(replica).state == "ready"
         runner.release()
         await finished(running)
-        fleet.drain(replica, Drain())
+        fleet.draining.drain(replica, Drain())
         await until(lambda: fleet.replica(replica).state == "drained")
-        fleet.undrain(replica)
-        fleet.undrain(replica)  # no more than ready
+        fleet.draining.undrain(replica)
+        fleet.draining.undrain(replica)  # no more than ready
         bench.launcher.now("r0").runner.release()
         bench.launcher.now("r1").runner.release()
         again = [bench.submit(4, 3) for _ in range(2)]
         assert {each.replica for each in again} == {"r0", "r1"}
         await finished(*again)
-        assert "takes requests" not in fleet.predict_undrain(replica).summary[0]
+        assert "takes requests" not in fleet.draining.predict_undrain(replica).summary[0]
 
 
 async def test_mode_cancel_cancels_what_runs_and_moves_what_waits() -> None:
@@ -81,8 +81,8 @@ async def test_mode_cancel_cancels_what_runs_and_moves_what_waits() -> None:
             bench.launcher.now(replica).runner.allow(2)
         await until(lambda: all(len(bench.steps(each)) == 2 for each in ("r0", "r1")))
         running, queued = (each for each in generations if each.replica == "r0")
-        assert bench.fleet.predict_drain("r0", Drain(mode="cancel")).numbers["cancelled"] == 1
-        bench.fleet.drain("r0", Drain(mode="cancel"))
+        assert bench.fleet.draining.predict("r0", Drain(mode="cancel")).numbers["cancelled"] == 1
+        bench.fleet.draining.drain("r0", Drain(mode="cancel"))
         await bench.step_until("r0", lambda: bench.events("move"))
         for replica in ("r0", "r1"):
             bench.launcher.now(replica).runner.release()
@@ -98,10 +98,10 @@ async def test_cancel_running_at_a_deadline() -> None:
         replica = str(generation.replica)
         bench.launcher.now(replica).runner.allow(2)
         await until(lambda: len(generation.emitted) == 2)
-        bench.fleet.drain(replica, Drain(mode="wait"))
+        bench.fleet.draining.drain(replica, Drain(mode="wait"))
         bench.launcher.now(replica).runner.release()
         await until(lambda: len(generation.emitted) > 4)
-        bench.fleet.cancel_running(replica)
+        bench.fleet.draining.cancel_running(replica)
         await finished(generation)
         assert generation.finish_reason in ("cancelled", "length")
         await until(lambda: bench.fleet.replica(replica).state == "drained")
@@ -109,17 +109,17 @@ async def test_cancel_running_at_a_deadline() -> None:
 
 async def test_the_last_ready_replica_is_refused_unless_forced() -> None:
     async with running_fleet(replicas=2) as bench:
-        bench.fleet.drain("r0", Drain())
+        bench.fleet.draining.drain("r0", Drain())
         with pytest.raises(Refusal) as refused:
-            bench.fleet.drain("r1", Drain())
+            bench.fleet.draining.drain("r1", Drain())
         assert (refused.value.problem.status, refused.value.problem.code) == (409, "would_break_min_ready")
         assert bench.fleet.replica("r1").state == "ready"
-        bench.fleet.drain("r1", Drain(force=True))
+        bench.fleet.draining.drain("r1", Drain(force=True))
         await until(lambda: bench.fleet.replica("r1").state == "drained")
         held = bench.submit()
         assert [(row.id, row.waiting_reason) for row in bench.fleet.held_rows()] == [(held.id, "draining")]
-        assert bench.fleet.predict_undrain("r0").numbers["held"] == 1
-        bench.fleet.undrain("r0")
+        assert bench.fleet.draining.predict_undrain("r0").numbers["held"] == 1
+        bench.fleet.draining.undrain("r0")
         await finished(held)
         assert (held.finish_reason, held.replica) == ("length", "r0")
 
@@ -130,12 +130,12 @@ async def test_a_forced_drain_of_the_last_holds_its_queue() -> None:
         runner = bench.launcher.now("r0").runner
         runner.allow(1)
         await until(lambda: bench.steps("r0"))
-        bench.fleet.drain("r0", Drain(force=True))
+        bench.fleet.draining.drain("r0", Drain(force=True))
         runner.release()
         await until(lambda: bench.fleet.replica("r0").state == "drained")
         assert generations[0].finish_reason == "length"
         assert [row.id for row in bench.fleet.held_rows()] == [each.id for each in generations[1:]]
-        bench.fleet.undrain("r0")
+        bench.fleet.draining.undrain("r0")
         await finished(*generations)
         assert [each for step in bench.steps("r0") for each in step.admitted] == [
             each.id for each in generations
@@ -145,29 +145,29 @@ async def test_a_forced_drain_of_the_last_holds_its_queue() -> None:
 async def test_what_cannot_be_drained_says_why() -> None:
     async with running_fleet(replicas=1, loaded=False) as bench:
         with pytest.raises(Refusal) as starting:
-            bench.fleet.drain("r0", Drain())
+            bench.fleet.draining.drain("r0", Drain())
         assert (starting.value.problem.status, starting.value.problem.code) == (409, "not_ready")
         with pytest.raises(Refusal) as unknown:
-            bench.fleet.drain("r9", Drain())
+            bench.fleet.draining.drain("r9", Drain())
         assert unknown.value.problem.status == 404
         bench.launcher.load_gate.set()
         await bench.ready()
         with pytest.raises(Refusal) as migrate:
-            bench.fleet.drain("r0", Drain(mode="migrate"))
+            bench.fleet.draining.drain("r0", Drain(mode="migrate"))
         assert (migrate.value.problem.status, migrate.value.problem.code) == (409, "no_other_replica")
 
 
 async def test_a_drain_survives_the_death_of_its_replica() -> None:
     async with running_fleet(replicas=2) as bench:
-        bench.fleet.drain("r0", Drain())
+        bench.fleet.draining.drain("r0", Drain())
         await until(lambda: bench.fleet.replica("r0").state == "drained")
         bench.launcher.now("r0").kill()
         await until(lambda: bench.fleet.replica("r0").incarnation == 2)
         await until(lambda: bench.fleet.replica("r0").state == "drained")
-        assert bench.fleet.ready_replicas() == ["r1"]
+        assert bench.fleet.capacity.ready_replicas() == ["r1"]
         assert {bench.submit().replica for _ in range(3)} == {"r1"}
-        bench.fleet.undrain("r0")
-        assert bench.fleet.ready_replicas() == ["r0", "r1"]
+        bench.fleet.draining.undrain("r0")
+        assert bench.fleet.capacity.ready_replicas() == ["r0", "r1"]
 
 
 async def test_stopping_ends_replicas_that_still_load_at_once() -> None:

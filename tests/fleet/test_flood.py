@@ -98,9 +98,9 @@ def flooded(seed: int, run_dir: Path) -> Told:
         arrivals = sorted([*calm(seed, 124.0), *flood(seed, 124.0, every_s=2.0)], key=lambda each: each.at_s)
         playing = asyncio.create_task(crowd.play(bench, arrivals))
         await asyncio.sleep(62.0 - bench.fleet.now())
-        effect = bench.fleet.predict_tenant("acme", COMMAND)
+        effect = bench.fleet.tenants.predict("acme", COMMAND)
         began_s = bench.fleet.now()
-        await bench.fleet.change_tenant("acme", COMMAND)
+        await bench.fleet.tenants.change("acme", COMMAND)
         held: list[int] = []
         while bench.fleet.now() < began_s + MINUTE_S:
             held.append(acme(bench).kv_blocks)
@@ -113,7 +113,7 @@ def flooded(seed: int, run_dir: Path) -> Told:
 
 
 def acme(bench: SimulatedBench) -> TenantStatus:
-    return next(each for each in bench.fleet.tenants().tenants if each.name == "acme")
+    return next(each for each in bench.fleet.tenants.now().tenants if each.name == "acme")
 
 
 @pytest.mark.apart

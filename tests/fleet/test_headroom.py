@@ -19,7 +19,7 @@ async def test_a_replica_that_answers_late_moves_late_and_that_is_said(
         running = bench.submit(4, 8)
         await until(lambda: bench.launcher.now("r0").runner.waiting_for_permission)
         with pytest.raises(Refusal) as refused:
-            await bench.fleet.set_headroom(SetHeadroom(percent=50, revert_after_s=5))
+            await bench.fleet.limits.set_headroom(SetHeadroom(percent=50, revert_after_s=5))
         problem = refused.value.problem
         assert problem.status == 504
         assert "its mark will move to 8 when it answers" in problem.detail
@@ -37,9 +37,9 @@ async def test_a_replica_that_restarts_gets_the_mark_of_the_fleet() -> None:
         bench.launcher.load_gate.clear()
         bench.launcher.now("r0").kill()
         await until(lambda: bench.fleet.replica("r0").state == "restarting")
-        effect = bench.fleet.predict_headroom(SetHeadroom(percent=50))
+        effect = bench.fleet.limits.predict_headroom(SetHeadroom(percent=50))
         assert "r0 is restarting: it gets the mark once it has loaded" in effect.warnings
-        moved = await bench.fleet.set_headroom(SetHeadroom(percent=50))
+        moved = await bench.fleet.limits.set_headroom(SetHeadroom(percent=50))
         assert moved == {"r0": (16, 8), "r1": (16, 8)}
         bench.launcher.load_gate.set()
         await bench.ready()
@@ -49,7 +49,7 @@ async def test_a_replica_that_restarts_gets_the_mark_of_the_fleet() -> None:
 async def test_a_replica_that_never_loaded_is_named() -> None:
     async with running_fleet(replicas=2) as bench:
         bench.fleet._handles["r1"].info = None  # pyright: ignore[reportPrivateUsage]
-        effect = bench.fleet.predict_headroom(SetHeadroom(percent=50))
+        effect = bench.fleet.limits.predict_headroom(SetHeadroom(percent=50))
         assert effect.warnings == ["r1 is ready and has never loaded: its mark does not move"]
 
 
@@ -57,17 +57,17 @@ async def test_percent_is_rounded_as_at_the_start() -> None:
     """10 % of 25 blocks is no whole number: the share of a replica's settings leaves 22 of them."""
     async with running_fleet(replicas=1, kv_blocks=25, admit_limit_ratio=0.9) as bench:
         assert limit(bench, "r0") == 22
-        effect = bench.fleet.predict_headroom(SetHeadroom(percent=10))
+        effect = bench.fleet.limits.predict_headroom(SetHeadroom(percent=10))
         assert effect.summary == [
             "r0: headroom is 3 blocks (12%) already: no change",
             "the mark is there already: nothing will change",
         ]
-        assert await bench.fleet.set_headroom(SetHeadroom(percent=10)) == {"r0": (22, 22)}
+        assert await bench.fleet.limits.set_headroom(SetHeadroom(percent=10)) == {"r0": (22, 22)}
 
 
 async def test_marks_that_move_against_each_other_are_a_change() -> None:
     async with running_fleet(replicas=2) as bench:
-        await bench.fleet.set_headroom(SetHeadroom(replica="r0", blocks=4))
-        await bench.fleet.set_headroom(SetHeadroom(replica="r1", blocks=12))
-        summary = bench.fleet.predict_headroom(SetHeadroom(blocks=8)).summary
+        await bench.fleet.limits.set_headroom(SetHeadroom(replica="r0", blocks=4))
+        await bench.fleet.limits.set_headroom(SetHeadroom(replica="r1", blocks=12))
+        summary = bench.fleet.limits.predict_headroom(SetHeadroom(blocks=8)).summary
         assert not any("nothing will change" in line for line in summary)

@@ -10,11 +10,11 @@ from support.fleets import Bench, running_fleet, until
 
 
 def now(bench: Bench, replica: str) -> dict[str, int]:
-    return bench.fleet.limits().replicas[replica]
+    return bench.fleet.limits.now().replicas[replica]
 
 
 async def change(bench: Bench, replica: str | None = None, **limits: int) -> Any:
-    return await bench.fleet.change_limits(ChangeLimits(limits=limits, replica=replica))
+    return await bench.fleet.limits.change(ChangeLimits(limits=limits, replica=replica))
 
 
 async def test_each_limit_can_be_changed_and_old_and_new_are_told() -> None:
@@ -77,7 +77,7 @@ async def test_a_smaller_batch_evicts_nobody_and_says_so() -> None:
 
 
 def _predicted(bench: Bench) -> list[str]:
-    return bench.fleet.predict_limits(ChangeLimits(limits={"max_running": 1})).warnings
+    return bench.fleet.limits.predict(ChangeLimits(limits={"max_running": 1})).warnings
 
 
 async def test_the_next_life_has_them_too() -> None:

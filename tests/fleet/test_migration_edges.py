@@ -33,7 +33,7 @@ async def test_a_deadline_passes_while_it_is_held_after_a_loss() -> None:
         one = await held_after_a_loss(bench, deadline_s=30.0)
         told = list(one.emitted)
         bench.ahead_s += 29.0
-        bench.fleet._placer.end_overdue()  # pyright: ignore[reportPrivateUsage]
+        bench.fleet.placement.placer.end_overdue()
         assert not one.finished
         bench.ahead_s += 2.0
         await finished(one)
@@ -69,7 +69,7 @@ async def test_its_client_leaves_between_two_replicas() -> None:
                 replica, lambda replica=replica: all(g.emitted for g in generations if g.replica == replica)
             )
         one = next(each for each in generations if each.replica == "r0")
-        bench.fleet.drain("r0", Drain(mode="migrate"))
+        bench.fleet.draining.drain("r0", Drain(mode="migrate"))
         bench.fleet.cancel(one.id, code="client_disconnected")
         for replica in ("r0", "r1"):
             bench.launcher.now(replica).runner.release()

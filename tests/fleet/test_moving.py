@@ -40,9 +40,9 @@ async def test_a_drain_moves_what_runs_and_undrain_takes_it_back() -> None:
         fleet = bench.fleet
         generations = await _begin(bench, 6)
         mine = [each for each in generations if each.replica == "r0"]
-        effect = fleet.predict_drain("r0", Drain())
+        effect = fleet.draining.predict("r0", Drain())
         assert effect.numbers["migrated"] == len(mine)
-        fleet.drain("r0", Drain(actor="alice"))
+        fleet.draining.drain("r0", Drain(actor="alice"))
         _release(bench)
         await until(lambda: fleet.replica("r0").state == "drained")
         assert fleet.replica("r0").kv.used == 0
@@ -51,7 +51,7 @@ async def test_a_drain_moves_what_runs_and_undrain_takes_it_back() -> None:
         await finished(*generations)
         assert all(each.emitted == undisturbed(each) for each in generations)
         assert {event.reason for event in bench.events("move")} == {"draining"}
-        fleet.undrain("r0")
+        fleet.draining.undrain("r0")
         again = [bench.submit(4, 3) for _ in range(2)]
         await finished(*again)
         assert {each.replica for each in again} == {"r0", "r1"}
@@ -60,9 +60,9 @@ async def test_a_drain_moves_what_runs_and_undrain_takes_it_back() -> None:
 async def test_without_room_elsewhere_they_stay_and_finish_where_they_are() -> None:
     async with running_fleet(replicas=2, kv_blocks=12, max_running=1, held=True) as bench:
         generations = await _begin(bench, 2, 20)
-        effect = bench.fleet.predict_drain("r0", Drain())
+        effect = bench.fleet.draining.predict("r0", Drain())
         assert (effect.numbers["migrated"], effect.numbers["staying"]) == (0, 1)
-        bench.fleet.drain("r0", Drain(mode="migrate"))
+        bench.fleet.draining.drain("r0", Drain(mode="migrate"))
         _release(bench)
         await finished(*generations)
         assert all(each.emitted == undisturbed(each) for each in generations)
@@ -79,13 +79,13 @@ async def test_a_move_to_a_named_replica_and_what_is_refused() -> None:
             (Preempt(to=str(one.replica)), "already_there"),
         ):
             with pytest.raises(Refusal) as refused:
-                fleet.preempt(one.id, command)
+                fleet.preempting.preempt(one.id, command)
             assert refused.value.problem.code == code
-        effect = fleet.predict_preempt(one.id, Preempt(to=to))
+        effect = fleet.preempting.predict(one.id, Preempt(to=to))
         assert effect.numbers["recompute_tokens"] == 4 + len(one.emitted)
-        fleet.preempt(one.id, Preempt(to=to, actor="bob"))
+        fleet.preempting.preempt(one.id, Preempt(to=to, actor="bob"))
         with pytest.raises(Refusal) as twice:
-            fleet.preempt(one.id, Preempt(to=to))
+            fleet.preempting.preempt(one.id, Preempt(to=to))
         assert (twice.value.problem.status, twice.value.problem.code) == (409, "not_running")
         _release(bench)
         await finished(one, other)
@@ -93,20 +93,20 @@ async def test_a_move_to_a_named_replica_and_what_is_refused() -> None:
         (event,) = bench.events("move")
         assert (event.to_replica, event.reason, event.actor) == (to, "preempted", "bob")
         with pytest.raises(Refusal) as ended:
-            fleet.preempt(one.id, Preempt())
+            fleet.preempting.preempt(one.id, Preempt())
         assert ended.value.problem.code == "not_running"
 
 
 async def test_a_preempted_request_keeps_its_tokens_and_is_left_alone_for_a_while() -> None:
     async with running_fleet(replicas=1, kv_blocks=64, held=True) as bench:
         (one,) = await _begin(bench, 1)
-        bench.fleet.preempt(one.id, Preempt(actor="carol"))
+        bench.fleet.preempting.preempt(one.id, Preempt(actor="carol"))
         await bench.step_until("r0", lambda: one.preemptions)
         (event,) = bench.events("preempt")
         assert (event.reason, event.actor) == ("recompute", "carol")
         await bench.step_until("r0", lambda: bench.events("admit")[-1].message == "resumed")
         with pytest.raises(Refusal) as soon:
-            bench.fleet.preempt(one.id, Preempt())
+            bench.fleet.preempting.preempt(one.id, Preempt())
         assert soon.value.problem.code == "preempted_recently"
         _release(bench)
         await finished(one)
@@ -117,7 +117,7 @@ async def test_what_the_former_replica_says_does_not_count() -> None:
     async with running_fleet(replicas=2, kv_blocks=64, held=True) as bench:
         one, other = await _begin(bench, 2)
         source, to = str(one.replica), str(other.replica)
-        bench.fleet.preempt(one.id, Preempt(to=to))
+        bench.fleet.preempting.preempt(one.id, Preempt(to=to))
         receive = bench.fleet._receive  # pyright: ignore[reportPrivateUsage]
         receive(
             identity(source, 1),
@@ -136,7 +136,7 @@ async def test_what_the_former_replica_says_does_not_count() -> None:
 async def test_cancelled_on_the_way_it_ends_as_cancelled() -> None:
     async with running_fleet(replicas=2, kv_blocks=64, held=True) as bench:
         one, other = await _begin(bench, 2)
-        bench.fleet.preempt(one.id, Preempt(to=str(other.replica)))
+        bench.fleet.preempting.preempt(one.id, Preempt(to=str(other.replica)))
         bench.fleet.cancel(one.id)
         _release(bench)
         await finished(one, other)

@@ -35,12 +35,12 @@ async def test_a_drain_does_not_wait_for_cached_blocks_which_are_there_again_aft
     async with running_fleet(replicas=2, prefix_cache=True) as bench:
         fleet = bench.fleet
         await finished(*[bench.submit(13, 3) for _ in range(4)])
-        fleet.drain("r0", Drain())
+        fleet.draining.drain("r0", Drain())
         await until(lambda: fleet.replica("r0").state == "drained")
         kv = fleet.replica("r0").kv
         assert (kv.used, kv.cached, kv.free, kv.total) == (0, 3, 13, 16)
-        fleet.undrain("r0")
-        fleet.drain("r1", Drain())
+        fleet.draining.undrain("r0")
+        fleet.draining.drain("r1", Drain())
         hits = fleet.measures.of["r0"].prefix_hit_tokens
         again = bench.submit(13, 3)
         await finished(again)

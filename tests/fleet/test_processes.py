@@ -64,7 +64,7 @@ async def real(model: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncGe
     before = set(children(os.getpid()))
     await bench.fleet.start()
     try:
-        await until(lambda: len(bench.fleet.ready_replicas()) == 2, "two ready replicas", START_S)
+        await until(lambda: len(bench.fleet.capacity.ready_replicas()) == 2, "two ready replicas", START_S)
         yield bench
     finally:
         mine = set(children(os.getpid())) - before
@@ -123,7 +123,7 @@ async def test_drain_hands_the_queue_over_and_undrain_brings_it_back(real: Real)
     short = [real.submit(20, 5) for _ in range(6)]
     mine = [each for each in short if each.replica == "r0"]
     assert mine
-    fleet.drain("r0", Drain(mode="wait"))
+    fleet.draining.drain("r0", Drain(mode="wait"))
     await finished(*short, *long)
     assert {each.finish_reason for each in (*short, *long)} == {"length"}
     moved = [event.request for event in real.events("move")]
@@ -136,7 +136,7 @@ async def test_drain_hands_the_queue_over_and_undrain_brings_it_back(real: Real)
     await finished(other)
     assert other.replica == "r1"
     assert len(real.steps("r0")) == steps
-    fleet.undrain("r0")
+    fleet.draining.undrain("r0")
     back = [real.submit(20, 5) for _ in range(2)]
     await finished(*back)
     assert {each.replica for each in back} == {"r0", "r1"}
@@ -170,7 +170,7 @@ async def test_a_killed_replica_comes_back_and_its_sequences_went_on_elsewhere(r
     assert {each.finish_reason for each in (*lost, *others)} == {"length"}
     assert [each.moves for each in lost] == [1] * len(lost)
     assert {tuple(each.emitted) for each in (*lost, *others)} == {tuple(others[0].emitted)}
-    await until(lambda: len(fleet.ready_replicas()) == 2)
+    await until(lambda: len(fleet.capacity.ready_replicas()) == 2)
     assert (fleet.replica("r0").incarnation, fleet.replica("r1").incarnation) == (2, 1)
     assert fleet.replica("r0").pid != pid
     again = [real.submit(30, 10) for _ in range(2)]

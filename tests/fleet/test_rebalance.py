@@ -145,13 +145,13 @@ def test_one_that_runs_by_the_time_the_replica_hears_of_it_stays(tmp_path: Path)
         await one.beyond(3, 60.0)
         source = str(one.replica)
         other = next(each for each in fleet.replica_ids() if each != source)
-        request = fleet._ledger.live[one.id]  # pyright: ignore[reportPrivateUsage]
+        request = fleet.placement.ledger.live[one.id]
         request.departs(source, "rebalanced", to=other)
         fleet.members.handles[source].tell(Release(ids=[one.id], only_waiting=True))
         emitted = len(one.emitted)
         await one.beyond(emitted + 2, 60.0)
         assert (one.replica, one.moves, request.departure) == (source, 0, None)
-        fleet.preempt(one.id, Preempt(to=other))
+        fleet.preempting.preempt(one.id, Preempt(to=other))
         await bench.finished(one)
         assert (one.replica, one.moves) == (other, 1)
 

@@ -41,7 +41,7 @@ async def test_up_and_down_again() -> None:
     async with running_fleet(replicas=2, max_replicas=5) as bench:
         fleet, scaled = bench.fleet, Scaled(bench)
         observer = fleet.observe(None, 20, blocks=True)
-        await fleet.change_tenant("ann", ChangeTenant(limits={"kv_share": 0.5}))
+        await fleet.tenants.change("ann", ChangeTenant(limits={"kv_share": 0.5}))
         operation = await scaled.to(Scale(replicas=4))
         assert (operation.phase, operation.done, operation.total) == ("succeeded", 2, 2)
         assert fleet.replica_ids() == ["r0", "r1", "r2", "r3"]
@@ -109,7 +109,7 @@ async def test_a_shortfall_is_said() -> None:
         assert operation.phase == "failed"
         assert operation.message == "r1 is failed: no such device (not started again)"
         assert (await scaled.to(Scale(replicas=1))).params["ended"] == ["r1"], "what serves least goes first"
-        assert bench.fleet.ready_replicas() == ["r0"]
+        assert bench.fleet.capacity.ready_replicas() == ["r0"]
         await scaled.operations.close()
 
 
@@ -121,7 +121,7 @@ async def test_refusals() -> None:
         assert code(scaled, Scale(replicas=1, victims=["r9"])) == "invalid_field"
         assert code(scaled, Scale(replicas=2, victims=["r0"])) == "invalid_field"
         assert code(scaled, Scale(replicas=0)) == "would_break_min_ready"
-        bench.fleet.drain("r1", Drain())
+        bench.fleet.draining.drain("r1", Drain())
         await until(lambda: bench.fleet.replica("r1").state == "drained")
         assert code(scaled, Scale(replicas=1, victims=["r0"])) == "would_break_min_ready"
         dry = scaled.scales.scale(Scale(replicas=1, dry_run=True))
@@ -140,13 +140,13 @@ async def test_only_one_drains_at_a_time() -> None:
     async with running_fleet(replicas=3, held=True) as bench:
         generations = [bench.submit(4, 9) for _ in range(3)]
         await bench.step_until("r0", lambda: any(each.emitted for each in generations))
-        bench.fleet.drain("r0", Drain())
+        bench.fleet.draining.drain("r0", Drain())
         with pytest.raises(Refusal) as refused:
-            bench.fleet.drain("r1", Drain())
+            bench.fleet.draining.drain("r1", Drain())
         assert (refused.value.problem.status, refused.value.problem.code) == (429, "max_unavailable")
         assert refused.value.retry_after_s
-        bench.fleet.drain("r1", Drain(force=True))
-        assert bench.fleet.ready_replicas() == ["r2"]
+        bench.fleet.draining.drain("r1", Drain(force=True))
+        assert bench.fleet.capacity.ready_replicas() == ["r2"]
 
 
 async def test_the_fenced_do_not_count() -> None:
@@ -178,7 +178,7 @@ def test_a_simulated_fleet_grows_and_shrinks_under_load(tmp_path: Path) -> None:
         made += [bench.fleet.submit(spec(500, 100, first=index * 600)) for index in range(40, 80)]
         assert {each.replica for each in made} == {"r0", "r1", "r2", "r3", "r4"}
         await to(1)
-        assert len(bench.fleet.ready_replicas()) == 1
+        assert len(bench.fleet.capacity.ready_replicas()) == 1
         await bench.finished(*made)
         assert {(each.finish_reason, len(each.emitted)) for each in made} == {("length", 100)}
         await operations.close()

@@ -11,7 +11,7 @@ from support.simulated_fleet import SimulatedBench, run, spec
 
 def recomputed(bench: SimulatedBench) -> bool:
     """Whether every load that is kept up by hand is what the ledger says."""
-    placer = bench.fleet._placer
+    placer = bench.fleet.placement.placer
     fresh = Loads(placer.ledger, placer.loads.most_waiting)
     for handle in placer.handles.values():
         if handle.ready is None:
@@ -36,7 +36,7 @@ def test_loads_are_what_the_ledger_says_through_ends_cancels_drains_and_crashes(
             if turn == 6:
                 bench.replicas.crash("r1", "gone")
         await bench.finished(*made)
-        placer = bench.fleet._placer
+        placer = bench.fleet.placement.placer
         for handle in placer.handles.values():
             if handle.ready is not None:
                 load = placer.loads.of(handle)
@@ -51,12 +51,12 @@ def test_the_second_of_the_same_beginning_follows_the_first_and_says_why(tmp_pat
         first = bench.fleet.submit(spec(1_600, 4))
         await bench.finished(first)
         second = bench.fleet.submit(spec(1_700, 4))
-        tracked = bench.fleet._ledger.live[second.id]
+        tracked = bench.fleet.placement.ledger.live[second.id]
         assert second.replica == first.replica
         assert tracked.routed_because == "prefix 1600 tokens, of 3"
         assert tracked.queued_prefill_tokens() == 100
         other = bench.fleet.submit(spec(1_700, 4, tenant="other"))
-        assert "prefix" not in (bench.fleet._ledger.live[other.id].routed_because or "")
+        assert "prefix" not in (bench.fleet.placement.ledger.live[other.id].routed_because or "")
         await bench.finished(second, other)
 
     run(drill, tmp_path)
@@ -64,7 +64,7 @@ def test_the_second_of_the_same_beginning_follows_the_first_and_says_why(tmp_pat
 
 def test_what_was_never_computed_is_not_held(tmp_path: Path) -> None:
     async def drill(bench: SimulatedBench) -> None:
-        prefixes = bench.fleet._routing.prefixes
+        prefixes = bench.fleet.placement.routing.prefixes
         assert prefixes is not None
         made = bench.fleet.submit(spec(1_600, 4))
         assert len(prefixes) == 100
@@ -88,7 +88,7 @@ def test_the_index_knows_no_block_that_was_evicted(tmp_path: Path) -> None:
     async def drill(bench: SimulatedBench) -> None:
         for n in range(30):
             await bench.finished(bench.fleet.submit(spec(320, 20, first=1_000 * n)))
-        routing = bench.fleet._routing
+        routing = bench.fleet.placement.routing
         assert routing.prefixes is not None
         loop = next(iter(bench.replicas.by_identity.values()))._loop
         assert loop is not None

@@ -165,7 +165,7 @@ def test_a_drain_and_a_crash_under_load_lose_nothing_and_start_no_preemption_sto
     async def drill(bench: SimulatedBench) -> tuple[int, list[str | None], int, int]:
         made = await bench.play([Arrival(0.0, spec(500, 400, first=1_000 * number)) for number in range(60)])
         await asyncio.sleep(2.0)
-        bench.fleet.drain("r0", Drain())
+        bench.fleet.draining.drain("r0", Drain())
         await asyncio.sleep(0.5)
         bench.replicas.kill("r1")
         await bench.finished(*made)

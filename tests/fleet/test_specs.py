@@ -16,12 +16,12 @@ from support.fleets import running_fleet, until
 async def test_a_new_server_finds_everything_as_it_was_left(tmp_path: Path) -> None:
     async with running_fleet(replicas=3, state=tmp_path, kv_blocks=20) as bench:
         fleet = bench.fleet
-        fleet.drain("r0", Drain())
+        fleet.draining.drain("r0", Drain())
         fleet.fencing.fence("r2", "bad fan")
-        await fleet.set_headroom(SetHeadroom(replica="r1", blocks=5))
-        await fleet.change_limits(ChangeLimits(limits={"max_passes": 3}, replica="r0"))
-        await fleet.change_tenant("ann", ChangeTenant(limits={"kv_share": 0.25}))
-        await fleet.change_tenant("*", ChangeTenant(limits={"prompt_tokens": 900}))
+        await fleet.limits.set_headroom(SetHeadroom(replica="r1", blocks=5))
+        await fleet.limits.change(ChangeLimits(limits={"max_passes": 3}, replica="r0"))
+        await fleet.tenants.change("ann", ChangeTenant(limits={"kv_share": 0.25}))
+        await fleet.tenants.change("*", ChangeTenant(limits={"prompt_tokens": 900}))
         fleet.shedding.apply(Shed(on=True))
         versions = {each: fleet.specs.version(each) for each in ("fleet", "replica:r0", "tenant:ann")}
         await fleet.specs.saved()
@@ -39,13 +39,13 @@ async def test_a_new_server_finds_everything_as_it_was_left(tmp_path: Path) -> N
         spec = fleet.replica("r2").spec
         assert spec is not None
         assert spec.fenced == "bad fan"
-        await until(lambda: fleet.limits().replicas["r1"]["admit_limit"] == 15)
-        await until(lambda: fleet.limits().replicas["r0"]["max_passes"] == 3)
+        await until(lambda: fleet.limits.now().replicas["r1"]["admit_limit"] == 15)
+        await until(lambda: fleet.limits.now().replicas["r0"]["max_passes"] == 3)
         scheduler = bench.launcher.now("r1").loop
         assert scheduler is not None
         await until(lambda: scheduler.scheduler.shed)
         assert scheduler.scheduler.limits.tenants == {"ann": TenantLimits(kv_share=0.25, prompt_tokens=None)}
-        assert fleet.tenants().default == TenantLimits(prompt_tokens=900)
+        assert fleet.tenants.now().default == TenantLimits(prompt_tokens=900)
         shown = fleet.status().fleet.spec
         assert shown is not None
         assert (shown.replicas, shown.shed) == (3, True)
@@ -59,13 +59,13 @@ async def test_a_drain_that_the_server_did_not_live_to_see_ends_as_drained(tmp_p
     async with running_fleet(replicas=2, state=tmp_path, held=True) as bench:
         generations = [bench.submit(4, 50) for _ in range(2)]
         await bench.step_until("r0", lambda: any(each.emitted for each in generations))
-        bench.fleet.drain("r0", Drain())
+        bench.fleet.draining.drain("r0", Drain())
         assert bench.fleet.replica("r0").state == "draining"
         await bench.fleet.specs.saved()
     async with running_fleet(replicas=2, state=tmp_path, loaded=False) as bench:
         bench.launcher.load_gate.set()
         await until(lambda: bench.fleet.replica("r0").state == "drained")
-        assert bench.fleet.ready_replicas() == ["r1"]
+        assert bench.fleet.capacity.ready_replicas() == ["r1"]
 
 
 async def test_every_change_has_its_version_whoever_made_it() -> None:
@@ -80,23 +80,23 @@ async def test_every_change_has_its_version_whoever_made_it() -> None:
 
         assert fresh("replica:r0")
         assert not fresh("replica:r1"), "nobody changed anything yet"
-        bench.fleet.drain("r0", Drain())
+        bench.fleet.draining.drain("r0", Drain())
         assert fresh("replica:r0")
         assert not fresh("replica:r0")
-        bench.fleet.undrain("r0")
+        bench.fleet.draining.undrain("r0")
         assert fresh("replica:r0"), "what it was before is another version"
-        await bench.fleet.set_headroom(SetHeadroom(percent=50))
+        await bench.fleet.limits.set_headroom(SetHeadroom(percent=50))
         assert fresh("replica:r0")
         assert fresh("replica:r1")
-        await bench.fleet.change_tenant("*", ChangeTenant(limits={"kv_share": 0.75}))
+        await bench.fleet.tenants.change("*", ChangeTenant(limits={"kv_share": 0.75}))
         assert fresh("tenant:*")
         assert not fresh("tenant:ann"), "it goes by the default"
         nobody = specs.version("tenant:ann")
-        await bench.fleet.change_tenant("ann", ChangeTenant(limits={"kv_share": 0.5}))
+        await bench.fleet.tenants.change("ann", ChangeTenant(limits={"kv_share": 0.5}))
         assert fresh("tenant:ann")
-        [tenant] = bench.fleet.tenants().tenants
+        [tenant] = bench.fleet.tenants.now().tenants
         assert tenant.resource_version == specs.version("tenant:ann")
-        await bench.fleet.change_tenant("ann", ChangeTenant(forget=True))
+        await bench.fleet.tenants.change("ann", ChangeTenant(forget=True))
         assert specs.version("tenant:ann") == nobody
         bench.fleet.shedding.apply(Shed(on=True))
         assert fresh("fleet")
@@ -116,7 +116,7 @@ async def test_what_could_not_be_written_is_in_force_and_says_so(
 
         with monkeypatch.context() as patch:
             patch.setattr(spec_file.os, "fsync", full)
-            fleet.drain("r0", Drain())
+            fleet.draining.drain("r0", Drain())
             with pytest.raises(Refusal) as refused:
                 await fleet.specs.saved()
             assert (refused.value.problem.status, refused.value.problem.code) == (503, "specs_not_durable")
@@ -137,7 +137,7 @@ async def test_a_file_that_cannot_be_read_is_kept_and_said(tmp_path: Path, conte
         [aside] = tmp_path.glob("*.unreadable-*")  # noqa: ASYNC240
         assert aside.name in trouble
         assert aside.read_bytes() == content
-        bench.fleet.drain("r0", Drain(force=True))
+        bench.fleet.draining.drain("r0", Drain(force=True))
         await bench.fleet.specs.saved()
         assert bench.fleet.status().fleet.specs_trouble == trouble, "it stays said"
     directory = SpecDir(tmp_path)

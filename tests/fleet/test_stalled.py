@@ -32,7 +32,7 @@ async def test_new_requests_go_to_those_that_step() -> None:
         await stall(bench, first.replica, [other])
         later = [bench.submit(4, 4) for _ in range(6)]
         assert {each.replica for each in later} == {other}
-        warnings = bench.fleet.predict_drain(first.replica, Drain(mode="cancel")).warnings
+        warnings = bench.fleet.draining.predict(first.replica, Drain(mode="cancel")).warnings
         assert any("is stalled: nothing is cancelled" in warning for warning in warnings)
 
         operations = Operations(time.time, lambda _: None)
@@ -53,10 +53,10 @@ async def test_when_all_have_stalled_one_gets_it_all_the_same() -> None:
 
 async def test_undrain_says_that_those_who_wait_elsewhere_stay() -> None:
     async with running_fleet(replicas=2, max_running=1, held=True) as bench:
-        bench.fleet.drain("r0", Drain())
+        bench.fleet.draining.drain("r0", Drain())
         for _ in range(3):
             bench.submit(4, 4)
-        effect = bench.fleet.predict_undrain("r0")
+        effect = bench.fleet.draining.predict_undrain("r0")
         assert effect.summary == [
             "r0 takes requests again",
             "3 requests that wait on other replicas stay there",

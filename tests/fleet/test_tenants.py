@@ -14,15 +14,15 @@ def ask(bench: Bench, tenant: str, prompt_tokens: int = 4, **more: Any) -> Gener
 
 
 def status(bench: Bench, tenant: str) -> TenantStatus:
-    return next(each for each in bench.fleet.tenants().tenants if each.name == tenant)
+    return next(each for each in bench.fleet.tenants.now().tenants if each.name == tenant)
 
 
 async def limit(bench: Bench, tenant: str, **limits: Any) -> None:
-    await bench.fleet.change_tenant(tenant, ChangeTenant(limits=limits))
+    await bench.fleet.tenants.change(tenant, ChangeTenant(limits=limits))
 
 
 def predict(bench: Bench, tenant: str, **limits: Any) -> Effect:
-    return bench.fleet.predict_tenant(tenant, ChangeTenant(limits=limits))
+    return bench.fleet.tenants.predict(tenant, ChangeTenant(limits=limits))
 
 
 async def test_too_many_in_a_minute_are_refused_with_when_to_come_back() -> None:
@@ -66,7 +66,7 @@ async def test_everyone_else_and_going_back_to_the_default() -> None:
         ask(bench, "named", 8)
         with pytest.raises(Refusal):
             ask(bench, "other", 8)
-        before, after = await bench.fleet.change_tenant("named", ChangeTenant(forget=True))
+        before, after = await bench.fleet.tenants.change("named", ChangeTenant(forget=True))
         assert (before, after) == (TenantLimits(requests_per_minute=100), None)
         with pytest.raises(Refusal):
             ask(bench, "named", 8)
@@ -86,7 +86,7 @@ async def test_replicas_hear_of_it_and_hear_of_it_again_after_a_restart() -> Non
         bench.launcher.now("r0").kill()
         await until(lambda: len(bench.launcher.lives["r0"]) == 2)
         await until(lambda: told("r0") == wanted, "the next life has them too")
-        await bench.fleet.change_tenant("a", ChangeTenant(forget=True))
+        await bench.fleet.tenants.change("a", ChangeTenant(forget=True))
         assert told("r1") == {"b": TenantLimits(long_prefills=1)}
 
 
@@ -100,7 +100,7 @@ async def test_the_prediction_speaks_of_those_who_are_here() -> None:
         assert any("about 3 a minute will be refused" in line for line in effect.summary)
         assert any("new requests are batch" in line for line in effect.summary)
         assert predict(bench, "nobody", kv_share=0.5).warnings == ["nobody has no requests now"]
-        assert bench.fleet.tenants().default == TenantLimits(), "a prediction changes nothing"
+        assert bench.fleet.tenants.now().default == TenantLimits(), "a prediction changes nothing"
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ async def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(
         with pytest.raises(Refusal) as refused:
             await limit(bench, "a", **limits)
         assert (refused.value.problem.status, refused.value.problem.field) == (422, field)
-        assert not [each for each in bench.fleet.tenants().tenants if each.own]
+        assert not [each for each in bench.fleet.tenants.now().tenants if each.own]

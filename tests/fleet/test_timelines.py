@@ -56,7 +56,7 @@ def test_a_move_says_where_it_came_from(tmp_path: Path) -> None:
 
     async def drill(bench: SimulatedBench) -> list[Timeline]:
         made = [bench.fleet.submit(spec(100, 200, first=number * 1_000)) for number in range(8)]
-        bench.fleet.drain("r0", Drain())
+        bench.fleet.draining.drain("r0", Drain())
         await bench.finished(*made)
         logs = [bench.fleet.timelines.find(each.id) for each in made]
         return [

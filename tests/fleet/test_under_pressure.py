@@ -90,7 +90,7 @@ async def pressed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Pr
         bench = Pressed(fleet, await asyncio.to_thread(undisturbed, model))
         await fleet.start()
         try:
-            await until(lambda: len(fleet.ready_replicas()) == 2, "two ready replicas", START_S)
+            await until(lambda: len(fleet.capacity.ready_replicas()) == 2, "two ready replicas", START_S)
             yield bench
         finally:
             mine = set(children(os.getpid())) - before
@@ -112,14 +112,14 @@ async def test_a_drain_while_requests_are_swapped_out_loses_none_of_their_tokens
     fleet = pressed.fleet
     generations = pressed.submit()
     await until(lambda: pressed.swaps("r0") >= 3, "preemptions by swap")
-    fleet.drain("r0", Drain())
+    fleet.draining.drain("r0", Drain())
     await finished(*generations)
     assert [each.emitted for each in generations] == pressed.expected
     assert {each.finish_reason for each in generations} == {"length"}
     await until(lambda: fleet.replica("r0").state == "drained")
     await pressed.idle()
-    fleet.undrain("r0")
-    await until(lambda: len(fleet.ready_replicas()) == 2)
+    fleet.draining.undrain("r0")
+    await until(lambda: len(fleet.capacity.ready_replicas()) == 2)
 
 
 async def test_a_kill_amid_preemptions_harms_nobody(pressed: Pressed) -> None:
@@ -133,7 +133,7 @@ async def test_a_kill_amid_preemptions_harms_nobody(pressed: Pressed) -> None:
     assert {each.finish_reason for each in generations} == {"length"}
     assert any(each.moves for each in generations)
     assert [each.emitted for each in generations] == pressed.expected
-    await until(lambda: len(fleet.ready_replicas()) == 2)
+    await until(lambda: len(fleet.capacity.ready_replicas()) == 2)
     assert fleet.replica("r0").incarnation == incarnation + 1
     await pressed.idle()
     again = pressed.submit()

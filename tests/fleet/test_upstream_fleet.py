@@ -53,7 +53,7 @@ async def fleet_of(
 
 
 async def ready(fleet: Fleet, count: int) -> None:
-    await until(lambda: len(fleet.ready_replicas()) == count, f"{count} ready replicas")
+    await until(lambda: len(fleet.capacity.ready_replicas()) == count, f"{count} ready replicas")
 
 
 def events(happened: list[FeedItem], kind: str) -> list[Event]:
@@ -143,7 +143,7 @@ async def test_a_drain_moves_what_runs_and_closes_its_streams(tokenizer: Tokeniz
         await ready(fleet, 2)
         generations = [fleet.submit(spec(max_tokens=9)) for _ in range(4)]
         await until(lambda: all(len(e.emitted) == 3 for e in generations if e.replica == "r0"), "they run")
-        fleet.drain("r0", Drain(mode="migrate"))
+        fleet.draining.drain("r0", Drain(mode="migrate"))
         await until(lambda: all(each.replica == "r1" for each in generations), "all at the other")
         second.gate.set()
         await finished(*generations)

@@ -123,7 +123,7 @@ async def test_headroom_keeps_out_whom_memory_would_take() -> None:
         replicas=1, kv_blocks=16, block_size=16, max_running=8, token_budget=512, held=True
     ) as bench:
         fleet, runner = bench.fleet, bench.launcher.now("r0").runner
-        assert await fleet.set_headroom(SetHeadroom(replica="r0", blocks=9)) == {"r0": (16, 7)}
+        assert await fleet.limits.set_headroom(SetHeadroom(replica="r0", blocks=9)) == {"r0": (16, 7)}
         assert fleet.replica("r0").kv.admit_limit == 7
         generations = [bench.submit(33, 15) for _ in range(9)]
         await bench.heard("r0", 9)
@@ -133,7 +133,7 @@ async def test_headroom_keeps_out_whom_memory_would_take() -> None:
         assert (last.running, last.waiting, last.kv_used) == (2, 7, 6)
         assert reasons(bench) == ["headroom"] * 7
 
-        effect = fleet.predict_headroom(SetHeadroom(percent=0))
+        effect = fleet.limits.predict_headroom(SetHeadroom(percent=0))
         assert (effect.numbers["old_limit"], effect.numbers["new_limit"]) == (7, 16)
         assert effect.numbers["admitted_now"] == 3
         assert await moved(bench, SetHeadroom(percent=0)) == {"r0": (7, 16)}
@@ -157,7 +157,7 @@ async def test_headroom_keeps_out_whom_memory_would_take() -> None:
 
 async def moved(bench: Bench, command: SetHeadroom) -> dict[str, tuple[int, int]]:
     """Set the headroom and let held steps run until the replica has heard of it and observed."""
-    answer = asyncio.ensure_future(bench.fleet.set_headroom(command))
+    answer = asyncio.ensure_future(bench.fleet.limits.set_headroom(command))
     while not answer.done():
         await bench.one_step("r0")
     return answer.result()
@@ -183,7 +183,7 @@ def reasons(bench: Bench) -> list[str | None]:
 
 async def test_a_mark_that_an_operator_moved_survives_a_restart() -> None:
     async with running_fleet(replicas=2) as bench:
-        moved = await bench.fleet.set_headroom(SetHeadroom(percent=50, tier="batch"))
+        moved = await bench.fleet.limits.set_headroom(SetHeadroom(percent=50, tier="batch"))
         assert moved == {"r0": (16, 8), "r1": (16, 8)}
         bench.launcher.now("r0").kill()
         await until(lambda: bench.fleet.replica("r0").incarnation == 2)
@@ -209,9 +209,9 @@ async def test_headroom_that_does_not_fit_is_refused_by_field(
 ) -> None:
     async with running_fleet(replicas=1) as bench:
         with pytest.raises(Refusal) as predicted:
-            bench.fleet.predict_headroom(command)
+            bench.fleet.limits.predict_headroom(command)
         with pytest.raises(Refusal) as refused:
-            await bench.fleet.set_headroom(command)
+            await bench.fleet.limits.set_headroom(command)
         assert refused.value.problem == predicted.value.problem
         assert (refused.value.problem.status, refused.value.problem.field) == (status, field)
         assert bench.fleet.replica("r0").kv.admit_limit == 16

@@ -50,7 +50,7 @@ class Pair:
             generation = self.fleet.find(row.id)
             if generation is not None and len(generation.emitted) >= 3 and not generation.moves:
                 with contextlib.suppress(Refusal):  # it is on its way already
-                    self.fleet.preempt(row.id, Preempt(to="r1" if item.replica == "r0" else "r0"))
+                    self.fleet.preempting.preempt(row.id, Preempt(to="r1" if item.replica == "r0" else "r0"))
 
     async def twice(self, **asked: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """Texts and reasons of the choices undisturbed, and when they move."""
@@ -71,7 +71,7 @@ async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Pair]
     fleet = Fleet(ServerSettings(replicas=2, replica=replica, rebalance=False))
     await fleet.start()
     try:
-        await until(lambda: len(fleet.ready_replicas()) == 2, "two ready replicas", START_S)
+        await until(lambda: len(fleet.capacity.ready_replicas()) == 2, "two ready replicas", START_S)
         async with serve_gateway(Tokenizer.from_file(model), context_length=2048, fleet=fleet) as gateway:
             where: dict[str, Any] = {"base_url": f"{gateway.url}/v1", "api_key": "none", "max_retries": 0}
             async with openai.AsyncOpenAI(**where) as client:

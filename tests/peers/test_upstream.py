@@ -57,7 +57,7 @@ async def fleet_of(tokenizer: Tokenizer, run_dir: Path, *urls: str) -> AsyncGene
 
 
 async def ready(fleet: Fleet, count: int) -> None:
-    await until(lambda: len(fleet.ready_replicas()) == count, f"{count} ready", WITHIN_S)
+    await until(lambda: len(fleet.capacity.ready_replicas()) == count, f"{count} ready", WITHIN_S)
 
 
 def ask(fleet: Fleet, tokenizer: Tokenizer, about: str, tokens: int = TOKENS) -> Generation:
@@ -86,7 +86,7 @@ async def test_a_drain_moves_running_streams(
         await all_run(*generations)
         moved = [each for each in generations if each.replica == "r0"]
         assert moved
-        fleet.drain("r0", Drain(mode="migrate"))
+        fleet.draining.drain("r0", Drain(mode="migrate"))
         await until(lambda: fleet.replica("r0").state == "drained", "it is empty", WITHIN_S)
         await complete(*generations)
         assert all(each.replica == "r1" and each.moves for each in moved)
@@ -108,7 +108,7 @@ async def test_headroom_holds_back_by_what_the_server_says(
     two: tuple["peer.Peer", "peer.Peer"], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     async with fleet_of(tokenizer, tmp_path, two[0].connect) as fleet:
-        await fleet.set_headroom(SetHeadroom(blocks=fleet.replica("r0").kv.total))
+        await fleet.limits.set_headroom(SetHeadroom(blocks=fleet.replica("r0").kv.total))
         runs, waits = ask(fleet, tokenizer, "snow"), ask(fleet, tokenizer, "sand")
         await all_run(runs)
         await until(lambda: any(row.waiting_reason == "headroom" for row in fleet.rows()), "one waits")
@@ -140,7 +140,7 @@ async def test_a_stream_goes_on_at_a_server_of_another_make(
         assert [fleet.replica(each).upstream for each in ("r0", "r1")] == ["vLLM", "llama.cpp"]
         generations = [ask(fleet, tokenizer, about) for about in ("a lamp", "a bell")]
         await all_run(*generations)
-        fleet.drain("r0", Drain(mode="migrate"))
+        fleet.draining.drain("r0", Drain(mode="migrate"))
         await until(lambda: fleet.replica("r0").state == "drained", "it is empty", WITHIN_S)
         await complete(*generations)
         assert {each.replica for each in generations} == {"r1"}

@@ -42,7 +42,7 @@ class Bench:
     feed: list[FeedItem] = field(default_factory=list)
 
     async def ready(self, count: int) -> None:
-        await until(lambda: len(self.fleet.ready_replicas()) == count, f"{count} ready")
+        await until(lambda: len(self.fleet.capacity.ready_replicas()) == count, f"{count} ready")
 
     def failures(self, replica: str) -> list[str]:
         events = [item for item in self.feed if isinstance(item, Event) and item.replica == replica]
@@ -136,7 +136,7 @@ async def test_what_no_node_has_room_for_says_so_and_is_tried_again(
     cluster = FakeRay(0, 1)
     async with on_fake(cluster, replicas=2, place_s=0.05) as bench:
         await bench.ready(1)
-        (waits,) = {"r0", "r1"} - set(bench.fleet.ready_replicas())
+        (waits,) = {"r0", "r1"} - set(bench.fleet.capacity.ready_replicas())
         await until(lambda: bench.failures(waits), "it has no place")
         assert bench.failures(waits)[0] == (
             "it has no place: no node of the Ray cluster has room: "
@@ -165,7 +165,7 @@ async def test_when_the_cluster_goes_streams_wait_until_it_is_back() -> None:
         cluster.lose_head("GCS cannot be reached")
         await until(lambda: bench.failures("r0") and bench.failures("r1"), "both are lost")
         assert "the connection to the Ray cluster is lost" in bench.failures("r0")[0]
-        assert not bench.fleet.ready_replicas()
+        assert not bench.fleet.capacity.ready_replicas()
         cluster.launcher.held = False
         cluster.closed = None
         await bench.ready(2)

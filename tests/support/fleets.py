@@ -247,7 +247,7 @@ class Bench:
 
     async def ready(self, count: int | None = None) -> None:
         wanted = len(self.fleet.replica_ids()) if count is None else count
-        await until(lambda: len(self.fleet.ready_replicas()) >= wanted, f"{wanted} ready replicas")
+        await until(lambda: len(self.fleet.capacity.ready_replicas()) >= wanted, f"{wanted} ready replicas")
 
 
 def spec(

@@ -145,7 +145,7 @@ async def _headroom_changed(ward: Ward) -> None:
     """Somebody leaves no more than a third of the pool to new requests."""
     sender = Sender(ward)
     await sender.steadily(12, 2, 800, 150)
-    await ward.fleet.set_headroom(SetHeadroom(percent=75.0))
+    await ward.fleet.limits.set_headroom(SetHeadroom(percent=75.0))
     ward.begins()
     await sender.steadily(12, 4, 800, 150)
 

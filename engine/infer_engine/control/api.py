@@ -150,7 +150,7 @@ def _pipeline(context: Context) -> Pipeline:
             return msgspec.to_builtins(tenant_status(context.fleet, name))
         if kind == "fleet":
             return msgspec.to_builtins(context.status().fleet)
-        return msgspec.to_builtins(context.fleet.limits()) if target == REPLICAS else None
+        return msgspec.to_builtins(context.fleet.limits.now()) if target == REPLICAS else None
 
     return Pipeline(
         audit=context.audit,

@@ -29,7 +29,7 @@ class Drains:
     def drain(self, replica: str, command: Drain) -> CommandResult:
         """Begin, or join the drain that is under way: its deadline can be shortened, and its mode made
         stricter. Refusal when the fleet would not survive it."""
-        effect = self._fleet.predict_drain(replica, command)
+        effect = self._fleet.draining.predict(replica, command)
         if command.dry_run:
             return CommandResult(operation=None, effect=effect)
         under_way = self._operations.running("drain", replica)
@@ -45,22 +45,22 @@ class Drains:
             reason=command.reason,
             deadline_at=deadline_at,
             params={
-                "mode": self._fleet.drain_mode(replica, command),
+                "mode": self._fleet.draining.mode(replica, command),
                 "on_deadline": command.on_deadline,
                 "force": command.force,
             },
             refusable=False,  # at most one per replica
         )
-        self._fleet.drain(replica, command)
+        self._fleet.draining.drain(replica, command)
         return CommandResult(operation=operation, effect=effect)
 
     def undrain(self, replica: str, command: Undrain) -> CommandResult:
         """Take the replica back; a drain under way ends as cancelled. What it cancelled stays cancelled."""
-        effect = self._fleet.predict_undrain(replica)
+        effect = self._fleet.draining.predict_undrain(replica)
         if command.dry_run:
             return CommandResult(operation=None, effect=effect)
         was = self._fleet.replica(replica).state
-        self._fleet.undrain(replica, actor=command.actor)
+        self._fleet.draining.undrain(replica, actor=command.actor)
         under_way = self._operations.running("drain", replica)
         if under_way is not None:
             self._operations.cancel(under_way.id, "undrained")
@@ -83,7 +83,7 @@ class Drains:
         if command.on_deadline == "cancel":
             params["on_deadline"] = "cancel"
         if command.mode is not None and _STRICTNESS[command.mode] > _STRICTNESS[params.get("mode", "wait")]:
-            self._fleet.drain(under_way.target, command)
+            self._fleet.draining.drain(under_way.target, command)
             params["mode"] = command.mode
         self._operations.change(under_way.id, changes)
         return self._operations.get(under_way.id)
@@ -116,7 +116,7 @@ class Drains:
 
     def _at_deadline(self, handle: Handle, replica: str) -> None:
         if handle.operation.params.get("on_deadline") == "cancel":
-            self._fleet.cancel_running(replica, actor=handle.operation.actor)
+            self._fleet.draining.cancel_running(replica, actor=handle.operation.actor)
             handle.update(message="the deadline passed: running requests were cancelled")
         else:
             handle.update(message="the deadline passed: still waiting for running requests")

@@ -19,7 +19,7 @@ def forecast(
     fleet: Fleet, prompts: Prompts, demand: Demand, *, room_tokens: int, most_in_flight: int
 ) -> Effect:
     totals = fleet.status().totals
-    runners = fleet.runners()
+    runners = fleet.capacity.runners()
     sizes = _sizes(prompts, demand, room_tokens, cached=fleet.settings.replica.prefix_cache)
     rate_per_s = demand.rate_per_s
     if demand.trace is not None:
@@ -39,7 +39,7 @@ def forecast(
     if requests is None and load.rate_per_s is not None:
         requests = load.rate_per_s * demand.duration_s
     tier = demand.tier or ("batch" if demand.profile == "batch-backfill" else "interactive")
-    admissible = fleet.admissible_blocks(tier)
+    admissible = fleet.capacity.admissible_blocks(tier)
     return Effect(
         summary=[
             _what(demand, requests, most_in_flight),
@@ -84,13 +84,13 @@ def _sizes(prompts: Prompts, demand: Demand, room_tokens: int, *, cached: bool) 
 def _pace(fleet: Fleet, totals: Totals) -> Pace | None:
     """Of a replica that is simulated what it computes with; of others what was measured, where it was."""
     deployment = fleet.settings.deployment
-    limits = next(iter(fleet.limits().replicas.values()), {})
+    limits = next(iter(fleet.limits.now().replicas.values()), {})
     if deployment is not None:
         budget = limits.get("token_budget", 2_048)
         return Pace(
             prefill_s=lambda tokens: _chunked_s(deployment, tokens, budget), step_s=deployment.decode_step_s
         )
-    rates = [each.prefill_tokens_per_s for each in fleet.runners() if each.prefill_tokens_per_s]
+    rates = [each.prefill_tokens_per_s for each in fleet.capacity.runners() if each.prefill_tokens_per_s]
     itl_s = totals.itl_s.p50
     if not rates or itl_s is None:
         return None

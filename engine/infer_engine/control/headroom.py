@@ -22,7 +22,7 @@ class Headroom:
     async def set(self, command: SetHeadroom) -> CommandResult:
         """Move one mark of one replica or of all. Admission follows it from the next step; nobody is
         evicted."""
-        effect = self._fleet.predict_headroom(command)
+        effect = self._fleet.limits.predict_headroom(command)
         if command.dry_run:
             return CommandResult(operation=None, effect=effect)
         target, name = command.replica or "fleet", mark_name(command.tier)
@@ -32,7 +32,7 @@ class Headroom:
         replicas = self._fleet.replica_ids() if command.replica is None else [command.replica]
         self._timed.limits_change(replicas, [name], "the mark was moved again")
         with self._timed.announced(self._revert(target, command)) as key:
-            moved = await self._fleet.set_headroom(command)
+            moved = await self._fleet.limits.set_headroom(command)
         moves: Moves = {each: {name: move} for each, move in moved.items()}
         params: dict[str, object] = {
             "tier": command.tier,

@@ -140,7 +140,7 @@ class Injection:
 
     def _room(self) -> int:
         """How many may be sent now."""
-        room = may_send(self._fleet.rows(None, "waiting"), len(self._fleet.ready_replicas()))
+        room = may_send(self._fleet.rows(None, "waiting"), len(self._fleet.capacity.ready_replicas()))
         return min(room, self._most_in_flight - len(self.in_flight))
 
     def _send(self, ask: Ask) -> None:

@@ -107,7 +107,7 @@ class Lifecycles:
         self._operations.ensure_room()
         self._supersede("drain", replica, "the replica is restarted")
         if self._fleet.replica(replica).state in DRAINABLE:
-            self._fleet.close_for_restart(replica, _as_drain(command))
+            self._fleet.draining.close_for_restart(replica, _as_drain(command))
         operation = self._operations.start(
             "restart",
             replica,
@@ -140,7 +140,7 @@ class Lifecycles:
         again += "stays drained" if status.spec is not None and status.spec.cordoned else "takes requests"
         if status.state not in DRAINABLE:
             return Effect(summary=[f"{replica} is {status.state}: it is started at once", again])
-        drained = self._fleet.predict_drain(replica, _as_drain(command))
+        drained = self._fleet.draining.predict(replica, _as_drain(command))
         late = f"what it still has after {command.deadline_s:g} s goes on as after a crash"
         return Effect(
             summary=[*drained.summary, late, again], numbers=drained.numbers, warnings=drained.warnings
@@ -155,7 +155,7 @@ class Lifecycles:
             handle.update(blocked_by=[f"{replica} ends"], message="")
             await self._fleet.members.lifecycles[replica].restart(actor=command.actor)
         finally:
-            self._fleet.reopen_after_restart(replica)
+            self._fleet.draining.reopen_after_restart(replica)
         await self._until_loaded(handle, replica, after=before)
 
     async def _drained(self, handle: Handle, replica: str) -> None:

@@ -23,7 +23,7 @@ class LimitChanges:
 
     async def change_limits(self, command: ChangeLimits) -> CommandResult:
         """All that are given, or none, between two steps of each replica; nobody is evicted."""
-        effect = self._fleet.predict_limits(command)
+        effect = self._fleet.limits.predict(command)
         if command.dry_run:
             return CommandResult(operation=None, effect=effect)
         if command.revert_after_s is not None:
@@ -36,7 +36,7 @@ class LimitChanges:
         replicas = self._fleet.replica_ids() if command.replica is None else [command.replica]
         self._timed.limits_change(replicas, command.limits, "it was changed again")
         with self._timed.announced(self._limits_revert(target, command)) as key:
-            moves = await self._fleet.change_limits(command)
+            moves = await self._fleet.limits.change(command)
         message = moves_text(moves)
         params: dict[str, object] = {
             "limits": {
@@ -51,7 +51,7 @@ class LimitChanges:
 
     async def change_tenant(self, tenant: str, command: ChangeTenant) -> CommandResult:
         """What a tenant may use from now on; who runs goes on."""
-        effect = self._fleet.predict_tenant(tenant, command)
+        effect = self._fleet.tenants.predict(tenant, command)
         if command.dry_run:
             return CommandResult(operation=None, effect=effect)
         if command.revert_after_s is not None:
@@ -62,7 +62,7 @@ class LimitChanges:
     async def _change_tenant(self, tenant: str, command: ChangeTenant, effect: Effect) -> CommandResult:
         self._timed.tenant_changes(tenant)
         with self._timed.announced(self._tenant_revert(tenant, command)) as key:
-            before, after = await self._fleet.change_tenant(tenant, command)
+            before, after = await self._fleet.tenants.change(tenant, command)
         message = f"{tenant_text(before)} → {tenant_text(after)}"
         params: dict[str, object] = {"before": before, "after": after}
         message += self._timed.told(key, command.revert_after_s, params)

@@ -19,7 +19,7 @@ class Preempts:
 
     def preempt(self, request_id: str, command: Preempt) -> CommandResult:
         """Refusal when the request does not run, or where it is to go takes none."""
-        effect = self._fleet.predict_preempt(request_id, command)
+        effect = self._fleet.preempting.predict(request_id, command)
         generation = self._fleet.find(request_id)
         if command.dry_run or generation is None:
             return CommandResult(operation=None, effect=effect)
@@ -32,7 +32,7 @@ class Preempts:
             reason=command.reason,
             params={} if command.to is None else {"to": command.to},
         )
-        self._fleet.preempt(request_id, command)
+        self._fleet.preempting.preempt(request_id, command)
         return CommandResult(operation=operation, effect=effect)
 
 

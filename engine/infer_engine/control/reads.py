@@ -151,10 +151,10 @@ class Reads:
         return json_response(self._context.operations.get(request.path_params["id"]))
 
     async def limits(self, _request: Request) -> Response:
-        return self._tagged(replace(self._context.fleet.limits(), simulated=self._simulated), REPLICAS)
+        return self._tagged(replace(self._context.fleet.limits.now(), simulated=self._simulated), REPLICAS)
 
     async def tenants(self, _request: Request) -> Response:
-        return json_response(replace(self._context.fleet.tenants(), simulated=self._simulated))
+        return json_response(replace(self._context.fleet.tenants.now(), simulated=self._simulated))
 
     async def replica(self, request: Request) -> Response:
         replica = request.path_params["id"]
@@ -290,7 +290,7 @@ class Reads:
 
 def tenant_status(fleet: Fleet, name: str) -> TenantStatus:
     """Of one that nothing is known of, too: it may use what all others may."""
-    tenants = fleet.tenants()
+    tenants = fleet.tenants.now()
     for tenant in tenants.tenants:
         if tenant.name == name:
             return tenant

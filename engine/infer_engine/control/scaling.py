@@ -109,7 +109,7 @@ class Scales:
         drain = Drain(deadline_s=None, force=command.force, actor=command.actor, reason=command.reason)
         while True:
             try:
-                return self._fleet.drain(victim, drain)
+                return self._fleet.draining.drain(victim, drain)
             except Refusal as refusal:
                 if refusal.problem.status != 429:
                     raise OperationFailed(f"{victim}: {refusal}") from refusal

@@ -46,7 +46,7 @@ class Injector:
         self._injection: Injection | None = None
         self._operation: Operation | None = None
         self._real_ttft = RealTtft(fleet.measures, fleet.now)
-        self._effect = TrafficEffect(fleet.measures, fleet.now, fleet.kv_used_ratio)
+        self._effect = TrafficEffect(fleet.measures, fleet.now, fleet.capacity.kv_used_ratio)
         fleet.on_finish(self._request_ended)
 
     def status(self) -> TrafficStatus:
@@ -72,7 +72,7 @@ class Injector:
             raise refuse(
                 409, "injection_running", "Test traffic is running already.", f"It is {under_way.id}."
             )
-        if not self._fleet.ready_replicas():
+        if not self._fleet.capacity.ready_replicas():
             raise refuse(
                 409, "no_ready_replica", "No replica is ready to take requests.", numbers={"ready": 0}
             )
@@ -229,7 +229,9 @@ class Injector:
 
     def _pool_tokens(self) -> int | None:
         """Of the smallest pool."""
-        return min((each.kv_blocks * each.block_size for each in self._fleet.runners()), default=None)
+        return min(
+            (each.kv_blocks * each.block_size for each in self._fleet.capacity.runners()), default=None
+        )
 
     def _room_tokens(self) -> int:
         """Tokens that a request of a profile may take: a fraction of the smallest pool, and the model's

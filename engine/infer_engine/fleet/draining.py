@@ -108,6 +108,20 @@ class Draining:
             set_state(handle, self.ledger.feed, "ready", actor=actor)
             self.placer.flush_held()
 
+    def close_for_restart(self, replica: str, command: Drain) -> None:
+        """``drain`` that nobody is to find in the replica's spec: it opens again by itself."""
+        handle = self._handle(replica)
+        reopens = not handle.cordoned
+        self.drain(replica, command)
+        handle.reopens = reopens
+
+    def reopen_after_restart(self, replica: str) -> None:
+        """What ``close_for_restart`` closed takes requests again, at once or when it has loaded."""
+        handle = self.handles.get(replica)
+        if handle is not None and handle.reopens:
+            handle.reopens = False
+            self.undrain(replica)
+
     def observed(self, handle: ReplicaHandle) -> None:
         """Drained is what a replica says after its admission was closed: nothing runs, nothing waits, no
         block held."""

@@ -30,7 +30,8 @@ from infer_engine.replica.join_messages import (
     decode_from_joiner,
 )
 from infer_engine.replica.key_list import KeyList
-from infer_engine.replica.tcp_link import TcpLink
+from infer_engine.replica.server_link import OnMessage
+from infer_engine.replica.tcp_link import OnGuest, TcpLink
 from infer_engine.replica.wire import MalformedError
 from infer_engine.settings import ReplicaSettings
 
@@ -62,6 +63,12 @@ class Door:
 
     def known(self, public: bytes) -> bool:
         return self.listed is not None and public in self.listed
+
+    def link(self, on_message: OnMessage, on_batch_end: Callable[[], None], on_guest: OnGuest) -> TcpLink:
+        """How what comes in here is heard."""
+        return TcpLink(
+            self.host, self.port, self.keys, on_message, on_batch_end, known=self.known, on_guest=on_guest
+        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -84,7 +84,7 @@ class Intake:
 
     def _max_tokens(self, ask: Ask, prompt_tokens: int) -> int:
         """What was asked for; unasked, what the context and an empty pool have room for."""
-        asked, context = ask.params.max_tokens, self._fleet.context_length() or self._context_length
+        asked, context = ask.params.max_tokens, self._fleet.capacity.context_length() or self._context_length
         if prompt_tokens == 0:
             raise invalid(ask.prompt_field, "the prompt is empty; at least one token is needed")
         wanted = asked or 1

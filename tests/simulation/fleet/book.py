@@ -160,7 +160,7 @@ class Book:
         self._pages = now
 
     def _now(self) -> dict[str, Page]:
-        specs, desk = self._fleet.specs, self._fleet._tenants  # pyright: ignore[reportPrivateUsage]
+        specs, desk = self._fleet.specs, self._fleet.tenants.desk
         pages: dict[str, Page] = {"fleet": (specs.version("fleet"), specs.spec("fleet"))}
         for handle in self._fleet.members.handles.values():
             if not handle.leaving:

@@ -20,7 +20,7 @@ class Faults:
         """One request kills every replica that takes it, before it has its first token, until it is taken for
         what it is."""
         server = self._server
-        ledger = server.fleet._ledger  # pyright: ignore[reportPrivateUsage]
+        ledger = server.fleet.placement.ledger
         prey: str | None = None
         while server.fleet.now() < until_s:
             await asyncio.sleep(0.05)

@@ -36,7 +36,7 @@ class Watchman:
 
     def _replica(self, event: Event, replica: str) -> None:
         before = self._ready
-        self._ready = set(self._fleet.ready_replicas())
+        self._ready = set(self._fleet.capacity.ready_replicas())
         lost = before - self._ready
         forced = "by force" in (event.actor or "") or (event.reason == "stopping" and self._scales_by_force())
         if replica in lost and event.reason in DECIDED and len(self._ready) < MIN_READY and not forced:
@@ -71,8 +71,8 @@ class Watchman:
     def check_idle(self) -> None:
         """Nothing is left of any request, here or on a replica."""
         self.look()
-        ledger = self._fleet._ledger  # pyright: ignore[reportPrivateUsage]
-        placer = self._fleet._placer  # pyright: ignore[reportPrivateUsage]
+        ledger = self._fleet.placement.ledger
+        placer = self._fleet.placement.placer
         assert not ledger.live, f"live: {list(ledger.live)}"
         assert not placer.held, f"held: {[each.id for each in placer.held]}"
         for handle in self._fleet.members.handles.values():
@@ -98,7 +98,7 @@ class Watchman:
         """What is wanted and not so, in words."""
         found: list[str] = []
         specs = self._fleet.specs
-        desk = self._fleet._tenants  # pyright: ignore[reportPrivateUsage]
+        desk = self._fleet.tenants.desk
         for target in ("fleet", *(f"replica:{each}" for each in self._fleet.replica_ids())):
             if specs.observed_generation(target) != specs.generation(target):
                 found.append(f"{target}: {specs.spec(target)} is not in force: {self._is(target)}")
