@@ -5,15 +5,9 @@ import contextlib
 import json
 import logging
 import os
-import resource
 import signal
 import sys
-import threading
 import time
-from collections.abc import Coroutine
-from dataclasses import dataclass, field
-from importlib import metadata
-from typing import Any, TypeVar
 
 from infer_engine.connections import Connections
 from infer_engine.control.audit import Audit
@@ -28,6 +22,7 @@ from infer_engine.control.timed_change import TimedChanges
 from infer_engine.control.traffic import Injector
 from infer_engine.door import open_door
 from infer_engine.entrance import Entrance, open_entrance
+from infer_engine.file_limit import raise_file_limit
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.joining import Door
 from infer_engine.fleet.on_ray import enter_ray
@@ -51,11 +46,19 @@ from infer_engine.secret_file import SecretFileError
 from infer_engine.settings import ServerSettings
 from infer_engine.sockets import Sockets, reached_at, url_of
 from infer_engine.start_error import StartError
+from infer_engine.stop_signal import (
+    StopSignal,
+    hear_signals,
+    hold_lifeline,
+    leave_anyway_after,
+    unless_stopped,
+)
 from infer_engine.supervisor import Supervisor
 from infer_engine.telemetry.audit_metrics import AuditMetrics
 from infer_engine.telemetry.mqtt import Publisher
 from infer_engine.telemetry.mqtt_config import read_broker
 from infer_engine.telemetry.otlp_traces import OtlpTraces, collector_url, require_libraries
+from infer_engine.version import version
 
 log = logging.getLogger(__name__)
 
@@ -63,37 +66,6 @@ log = logging.getLogger(__name__)
 END_S = 20.0
 #: How often the start is checked for replicas that all failed.
 START_POLL_S = 0.1
-#: Files beside the gateway's connections: the control API's, replicas, logs, what libraries keep open.
-OTHER_FILES = 1_280
-STDIN = 0
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class StopSignal:
-    """Asked once, the server drains: ``drain_s`` is how long its requests may go on. Asked twice it ends them
-    now, each with an error of its own; asked a third time it goes as it is."""
-
-    drain_s: float
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
-    hurry: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def on_signal(self, number: int) -> None:
-        if self.hurry.is_set():
-            log.warning("asked to stop a third time: leaving as it is")
-            os._exit(128 + number)
-        if self.asked.is_set():
-            log.warning("asked to stop twice: ending what still runs")
-            self.hurry.set()
-        else:
-            log.info("asked to stop: what runs may go on for %g s", self.drain_s)
-            self.asked.set()
-
-    def on_parent_gone(self) -> None:
-        self.drain_s = 0.0
-        self.asked.set()
-        self.hurry.set()
 
 
 async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: bool) -> int:
@@ -101,16 +73,16 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
     possible."""
     look_seldom()
     stop = StopSignal(settings.drain_s)
-    _hear_signals(stop, hangup_stops=settings.token_file is None and settings.api_keys is None)
-    most_connections = _raise_file_limit(settings.max_connections)
+    hear_signals(stop, hangup_stops=settings.token_file is None and settings.api_keys is None)
+    most_connections = raise_file_limit(settings.max_connections)
     if lifeline:
-        _hold_lifeline(stop)
+        hold_lifeline(stop)
     entrance = open_entrance(settings, listen_is_default=listen_is_default)
     sockets = entrance.sockets
     try:
         with kept_state(settings, sockets.control_url, embedded=lifeline) as kept:
-            model = await _unless_stopped(load_model(settings), stop)
-            on_ray = None if model is None else await _unless_stopped(enter_ray(settings), stop)
+            model = await unless_stopped(load_model(settings), stop)
+            on_ray = None if model is None else await unless_stopped(enter_ray(settings), stop)
             if model is not None and on_ray is not None:
                 try:
                     await _run(
@@ -168,7 +140,7 @@ async def _run(
         operations=operations,
         injector=Injector(fleet, model.tokenizer, operations, model.context_length),
         gateway_status=lambda: load.status(sockets.gateway_url),
-        server_version=_version(),
+        server_version=version(),
         audit=Audit(audit_files),
     )
     publisher = _publisher(settings, context, sockets)
@@ -198,7 +170,7 @@ async def _run(
         await _until_stopped(fleet, stop)
     finally:
         supervisor.stopping()
-        _leave_anyway_after(stop.drain_s + END_S)
+        leave_anyway_after(stop.drain_s + END_S)
         await operations.close()
         await keeping.close()
         await fleet.stop(stop.drain_s, hurry=stop.hurry)
@@ -239,7 +211,7 @@ def _traces(settings: ServerSettings, fleet: Fleet, model: str) -> OtlpTraces | 
     # Only here: the libraries are an extra, and take a while to load.
     from infer_engine.telemetry.otlp import OtlpExporter
 
-    exporter = OtlpExporter(url, fleet=settings.name, version=_version(), incarnation=fleet.epoch)
+    exporter = OtlpExporter(url, fleet=settings.name, version=version(), incarnation=fleet.epoch)
     return OtlpTraces(fleet, exporter, model=model, sample_ratio=settings.otlp_sample)
 
 
@@ -276,19 +248,6 @@ def _fleet(
     ).fleet
 
 
-async def _unless_stopped(work: Coroutine[Any, Any, T], stop: StopSignal) -> T | None:
-    """The result of ``work``, or None when the process was asked to end first; then ``work`` is cancelled."""
-    task = asyncio.ensure_future(work)
-    asked = asyncio.create_task(stop.asked.wait())
-    await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
-    if task.done():
-        return task.result()
-    task.cancel()
-    await asyncio.wait({task})
-    return None
-
-
 async def _until_stopped(fleet: Fleet, stop: StopSignal) -> None:
     """StartError when every replica has died before one of them was ever ready."""
     deaths: dict[str, str] = {}
@@ -312,67 +271,6 @@ def _read_again(control: Doors, keyring: Keyring | None) -> None:
     control.reload()
     if keyring is not None:
         keyring.reload()
-
-
-def _hear_signals(stop: StopSignal, *, hangup_stops: bool) -> None:
-    """With a file of tokens or keys SIGHUP makes the server read it again, once it listens."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.on_signal, number)
-    if not hangup_stops:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # started with nohup
-        loop.add_signal_handler(signal.SIGHUP, stop.on_signal, signal.SIGHUP)
-
-
-def _raise_file_limit(connections: int) -> int:
-    """How many connections the gateway may have: every one is a file, and running out of them would fail
-    those who are connected already."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = connections + OTHER_FILES
-    wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return connections
-    most = max(soft // 2, soft - OTHER_FILES)
-    log.warning(
-        "max_connections is %d, the limit on open files (%d) allows %d: taking those", connections, soft, most
-    )
-    return most
-
-
-def _hold_lifeline(stop: StopSignal) -> None:
-    """Stop when stdin ends: whoever started this process holds its other end, and is gone however it died."""
-    loop = asyncio.get_running_loop()
-
-    def readable() -> None:
-        try:
-            data = os.read(STDIN, 4096)
-        except OSError:
-            data = b""
-        if not data:
-            loop.remove_reader(STDIN)
-            log.info("the lifeline ended: stopping")
-            stop.on_parent_gone()
-
-    try:
-        loop.add_reader(STDIN, readable)
-    except OSError as error:
-        raise StartError("--lifeline needs a pipe as stdin") from error
-
-
-def _leave_anyway_after(seconds: float) -> None:
-    """A last resort against an end that hangs. The replicas see their pipes close and end by themselves."""
-
-    def leave() -> None:
-        log.error("the server did not end in time: leaving")
-        os._exit(1)
-
-    timer = threading.Timer(seconds, leave)
-    timer.daemon = True
-    timer.start()
 
 
 def _say_listening(sockets: Sockets, control_scheme: str, fleet: Fleet) -> None:
@@ -407,10 +305,3 @@ def _kind(operation: Operation) -> str:
     """Its opposite has the same kind, and would read the same."""
     on = operation.params.get("on")
     return operation.kind if on is None else f"{operation.kind} {'on' if on else 'off'}"
-
-
-def _version() -> str:
-    try:
-        return metadata.version("infer-console")
-    except metadata.PackageNotFoundError:
-        return "unknown"

@@ -20,7 +20,8 @@ from infer_engine.replica.messages import (
     ToReplica,
     Withdrawn,
 )
-from infer_engine.replica.server_link import Sent, ServerLink
+from infer_engine.replica.server_link import ServerLink
+from infer_engine.replica.socket_reader import Sent
 from infer_engine.replica.wire import (
     MalformedError,
     decode_from_replica,

@@ -137,6 +137,17 @@ def view_age(picture: Picture) -> str:
 
 #: Every command takes one.
 REASON = Param(name="reason", kind="text", label="reason", highest=256, optional=True, hint="for the audit")
+MAX_REVERT_S = 86_400.0
+#: Of changes that may go back by themselves.
+REVERT_AFTER = Param(
+    name="revert_after",
+    kind="duration",
+    label="revert after",
+    lowest=1.0,
+    highest=MAX_REVERT_S,
+    optional=True,
+    hint="like 10m; empty: stays",
+)
 
 
 def whole(values: Values, name: str) -> int | None:

@@ -4,11 +4,9 @@ from typing import cast
 
 from infer_engine.protocol import Command, Kv, SetHeadroom, Tier
 
-from infer_console.actions.action import REASON, Action, Undo, Verdict, number, text
+from infer_console.actions.action import REASON, REVERT_AFTER, Action, Undo, Verdict, number, text
 from infer_console.actions.params import Amount, Param, Values, show_duration
 from infer_console.state.picture import Picture, ReplicaPicture
-
-MAX_REVERT_S = 86_400.0
 
 
 def _build(target: str | None, values: Values) -> Command:
@@ -142,15 +140,7 @@ HEADROOM = Action(
         Param(
             name="tier", kind="choice", label="tier", default="interactive", choices=("interactive", "batch")
         ),
-        Param(
-            name="revert_after",
-            kind="duration",
-            label="revert after",
-            lowest=1.0,
-            highest=MAX_REVERT_S,
-            optional=True,
-            hint="like 10m; empty: stays",
-        ),
+        REVERT_AFTER,
         REASON,
     ),
     build=_build,

@@ -2,11 +2,10 @@
 
 from infer_engine.protocol import ChangeLimits, Command
 
-from infer_console.actions.action import REASON, Action, Undo, Verdict, number, text, whole
+from infer_console.actions.action import REASON, REVERT_AFTER, Action, Undo, Verdict, number, text, whole
 from infer_console.actions.params import Param, Values, show_duration
 from infer_console.state.picture import Picture
 
-MAX_REVERT_S = 86_400.0
 NOTHING = "nothing is changed yet: fill in a field"
 #: What an operator changes in an incident; all others are for ``infer-console limits``. What is allowed
 #: together the server knows: its prediction refuses what is not.
@@ -118,15 +117,7 @@ LIMITS = Action(
             )
             for name, (label, step, hint) in _LIMITS.items()
         ),
-        Param(
-            name="revert_after",
-            kind="duration",
-            label="revert after",
-            lowest=1.0,
-            highest=MAX_REVERT_S,
-            optional=True,
-            hint="like 10m; empty: stays",
-        ),
+        REVERT_AFTER,
         REASON,
     ),
     build=_build,

@@ -4,11 +4,10 @@ from typing import Any
 
 from infer_engine.protocol import ChangeTenant, Command
 
-from infer_console.actions.action import REASON, Action, number, text
+from infer_console.actions.action import REASON, REVERT_AFTER, Action, number, text
 from infer_console.actions.params import NEVER, Param, Value, Values, show_duration
 from infer_console.state.picture import Picture
 
-MAX_REVERT_S = 86_400.0
 NOTHING = "nothing is limited yet: fill in a field"
 KEEP, LIFT = "as it is", "any"
 #: Fields of TenantLimits that are numbers: the most that is allowed, and what they are called.
@@ -89,15 +88,7 @@ TENANT = Action(
             default=KEEP,
             choices=(KEEP, "interactive", "batch", LIFT),
         ),
-        Param(
-            name="revert_after",
-            kind="duration",
-            label="revert after",
-            lowest=1.0,
-            highest=MAX_REVERT_S,
-            optional=True,
-            hint="like 10m; empty: stays",
-        ),
+        REVERT_AFTER,
         REASON,
     ),
     build=_build,

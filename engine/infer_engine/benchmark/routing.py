@@ -21,7 +21,7 @@ from infer_engine.fleet.routing import Routing
 from infer_engine.model.sampling import Sampling
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.messages import Ready, StepReport, ToReplica
-from infer_engine.replica.server_link import Sent
+from infer_engine.replica.socket_reader import Sent
 from infer_engine.runner.runner import RunnerInfo
 
 REPLICAS = 1_000

@@ -23,7 +23,7 @@ from infer_engine.replica.messages import (
     Submit,
     ToReplica,
 )
-from infer_engine.replica.server_link import Sent
+from infer_engine.replica.socket_reader import Sent
 from infer_engine.replica.wire import identity
 from infer_engine.runner.runner import RunnerInfo
 

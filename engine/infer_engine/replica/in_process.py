@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from infer_engine.replica.messages import FromReplica, ToReplica
-from infer_engine.replica.server_link import OnMessage, Sent
+from infer_engine.replica.server_link import OnMessage
+from infer_engine.replica.socket_reader import Sent
 
 log = logging.getLogger(__name__)
 

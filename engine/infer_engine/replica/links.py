@@ -1,7 +1,8 @@
 """Both ways to replicas as one: the unix socket of those on this machine, and TCP for all others."""
 
 from infer_engine.replica.messages import ToReplica
-from infer_engine.replica.server_link import Link, Sent
+from infer_engine.replica.server_link import Link
+from infer_engine.replica.socket_reader import Sent
 from infer_engine.replica.tcp_link import TcpLink
 
 

@@ -5,12 +5,12 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import zmq
 
 from infer_engine.replica.messages import FromReplica, ToReplica
-from infer_engine.replica.socket_reader import SocketReader
+from infer_engine.replica.socket_reader import Sent, SocketReader
 from infer_engine.replica.wire import (
     MAX_MESSAGE_BYTES,
     REPLICA_HWM,
@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 #: Longest path of a unix socket, in bytes.
 MAX_PATH_BYTES = 107
 
-#: full: the peer has stopped reading; unreachable: no such peer is connected.
-Sent = Literal["sent", "full", "unreachable"]
 OnMessage = Callable[[bytes, FromReplica], None]
 
 
@@ -95,19 +93,7 @@ class ServerLink:
         self._path.unlink(missing_ok=True)
 
     def send(self, peer: bytes, message: ToReplica) -> Sent:
-        if self._socket is None or self._reader is None:
-            return "unreachable"
-        try:
-            self._socket.send_multipart((peer, encode(message)), zmq.DONTWAIT)
-        except zmq.Again:
-            return "full"
-        except zmq.ZMQError as error:
-            if error.errno != zmq.EHOSTUNREACH:
-                raise
-            return "unreachable"
-        finally:
-            self._reader.soon()
-        return "sent"
+        return "unreachable" if self._reader is None else self._reader.send(peer, encode(message))
 
     def _receive(self, socket: "zmq.Socket[bytes]") -> None:
         self._deliver(socket.recv_multipart(zmq.DONTWAIT))

@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Literal
 
 import zmq
 
 #: Messages read before other work of the loop gets a turn.
 BATCH = 256
+
+#: full: the peer has stopped reading; unreachable: no such peer is connected.
+Sent = Literal["sent", "full", "unreachable"]
 
 
 class SocketReader:
@@ -27,6 +31,20 @@ class SocketReader:
         self._due = self._closed = False
         asyncio.get_running_loop().add_reader(self._descriptor, self._pump)
         self.soon()
+
+    def send(self, peer: bytes, message: bytes) -> Sent:
+        """Through a ROUTER socket that tells of peers who are not there."""
+        try:
+            self._socket.send_multipart((peer, message), zmq.DONTWAIT)
+        except zmq.Again:
+            return "full"
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            return "unreachable"
+        finally:
+            self.soon()
+        return "sent"
 
     def soon(self) -> None:
         """To be called after every sending: it may swallow the edge by which the descriptor tells of

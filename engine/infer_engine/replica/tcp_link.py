@@ -18,8 +18,8 @@ import zmq
 from infer_engine.replica.curve import KeyPair, new_pair
 from infer_engine.replica.key_gate import DOMAIN, KeyGate
 from infer_engine.replica.messages import Ack, LinkKeys, ToReplica
-from infer_engine.replica.server_link import OnMessage, Sent
-from infer_engine.replica.socket_reader import SocketReader
+from infer_engine.replica.server_link import OnMessage
+from infer_engine.replica.socket_reader import Sent, SocketReader
 from infer_engine.replica.wire import (
     HANDSHAKE_MS,
     HEARTBEAT_MS,
@@ -200,19 +200,7 @@ class TcpLink:
 
     def send_to(self, route: bytes, message: bytes) -> Sent:
         """To the connection of that name."""
-        if self._socket is None or self._reader is None:
-            return "unreachable"
-        try:
-            self._socket.send_multipart((route, message), zmq.DONTWAIT)
-        except zmq.Again:
-            return "full"
-        except zmq.ZMQError as error:
-            if error.errno != zmq.EHOSTUNREACH:
-                raise
-            return "unreachable"
-        finally:
-            self._reader.soon()
-        return "sent"
+        return "unreachable" if self._reader is None else self._reader.send(route, message)
 
     def _receive(self, socket: "zmq.Socket[bytes]") -> None:
         frames = socket.recv_multipart(zmq.DONTWAIT, copy=False)
