@@ -4,7 +4,6 @@ what it was. It is never started or ended by us; a life that ends is followed by
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -26,7 +25,6 @@ from infer_engine.replica.messages import (
     Loading,
     Ready,
     ReplicaConfig,
-    Started,
     ToReplica,
 )
 from infer_engine.replica.upstream.books import Books
@@ -95,8 +93,8 @@ class UpstreamReplica:
     ) -> None:
         self.config = config
         self.identity = identity(config.replica, config.incarnation)
-        #: It lives in this process.
-        self.pid = os.getpid()
+        #: Whose that is is not told.
+        self.pid = None
         self._replicas = replicas
         self._target = target
         self._tokenizer = tokenizer
@@ -226,8 +224,6 @@ class UpstreamReplica:
 
     async def _live(self) -> None:
         try:
-            incarnation = self.config.incarnation
-            self.send(Started(replica=self.config.replica, incarnation=incarnation, pid=self.pid))
             server = await self._taken_on()
             if server is not None:
                 self._begin(server)
