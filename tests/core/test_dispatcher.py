@@ -72,6 +72,20 @@ def test_batch_leaves_for_interactive_and_comes_back() -> None:
     assert admitted(of) == ["b1"]
 
 
+def test_a_choice_of_a_running_request_has_blocks_of_its_own() -> None:
+    of = dispatcher()
+    of.add(request("a", 40), 0.0)
+    of.step(0.0)
+    of.token(of.running["a"], 5, Plan(step=0))
+    of.fork("a", request("b", 40), 0.0)
+    plan = of.step(0.0)
+    assert [each.id for each in plan.admitted] == ["b"]
+    assert not plan.forked
+    for id in ("a", "b"):
+        assert of.abort(id) is not None
+    assert of.pool.used == 0
+
+
 def test_nobody_goes_while_the_server_takes_nothing() -> None:
     of = dispatcher()
     of.add(request("a"), 0.0)

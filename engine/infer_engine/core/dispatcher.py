@@ -29,6 +29,10 @@ class Dispatcher(Scheduler):
         #: The server takes nothing just now, by its own word or for want of one.
         self.held_back = False
 
+    def fork(self, parent_id: str, child: Request, now_s: float) -> None:
+        """A request like any other: what two of them share there is the server's affair."""
+        self.add(child, now_s)
+
     def step(self, now_s: float) -> Plan:
         self.counters.steps += 1
         plan = Plan(step=self.counters.steps, forked=self._forked)
