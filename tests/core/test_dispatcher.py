@@ -86,6 +86,18 @@ def test_a_choice_of_a_running_request_has_blocks_of_its_own() -> None:
     assert of.pool.used == 0
 
 
+def test_a_deadline_passes_though_nobody_says_anything() -> None:
+    of = dispatcher()
+    late = request("a")
+    late.deadline_s = 5.0
+    of.add(late, 0.0)
+    of.step(0.0)
+    assert not of.is_overdue(4.0)
+    assert of.is_overdue(5.0)
+    assert [each.error for each in of.step(5.0).finished] == ["deadline_exceeded"]
+    assert not of.is_overdue(6.0)
+
+
 def test_nobody_goes_while_the_server_takes_nothing() -> None:
     of = dispatcher()
     of.add(request("a"), 0.0)

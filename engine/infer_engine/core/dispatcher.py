@@ -100,7 +100,6 @@ class Dispatcher(Scheduler):
             return None
         return self._finish(request, reason, error)
 
-    @property
-    def is_due(self) -> bool:
-        """Somebody waits whom a round might admit."""
-        return len(self.waiting) > 0 and not self.held_back
+    def is_overdue(self, now_s: float) -> bool:
+        """Nobody steps while the server says nothing: a round may be due for somebody's deadline alone."""
+        return bool(self._live) and self._deadlines.have_passed(now_s)
