@@ -53,6 +53,9 @@ AGAIN_S = 0.2
 MOST_BROKEN = 6
 #: What ends a life may take so long to be closed.
 CLOSE_S = 2.0
+#: A connection that was idle for longer is not used again: servers close theirs after five seconds, and one
+#: that is closed just then loses the request.
+KEEP_S = 2.0
 #: Connections beside those of running streams: looks, and streams read to their end.
 SPARE_CONNECTIONS = 8
 TAIL_LINES = 12
@@ -302,7 +305,10 @@ class UpstreamReplica:
         http = self._http = httpx2.AsyncClient(
             base_url=place.base_url,
             headers=headers,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=connections),
+            # How many there are at once is bounded by who is admitted.
+            limits=httpx2.Limits(
+                max_connections=None, max_keepalive_connections=connections, keepalive_expiry=KEEP_S
+            ),
             trust_env=False,
             verify=proof_of(place.base_url),
         )
