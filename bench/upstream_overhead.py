@@ -72,7 +72,9 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=12)
     options = parser.parse_args()
     sides: dict[str, list[Took]] = {"direct": [], "gateway": []}
-    with httpx2.Client(timeout=TIMEOUT_S, trust_env=False) as http:
+    # A connection each: servers that close idle ones just when they are used again are not what is measured.
+    fresh = httpx2.Limits(max_keepalive_connections=0)
+    with httpx2.Client(timeout=TIMEOUT_S, trust_env=False, limits=fresh) as http:
         for number in range(-1, options.requests):
             # In turns, and who is first changes: what the machine does meanwhile falls on both. Prompts that
             # one side has asked are in the server's cache for the other: each side has its own.

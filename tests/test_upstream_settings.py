@@ -40,6 +40,7 @@ def test_a_key_in_an_address_is_refused_and_not_repeated() -> None:
     ("values", "why"),
     [
         ({"upstreams": ["vllm+http://a:1", "auto+http://a:1"]}, "named twice"),
+        ({"upstreams": ["vllm+http://localhost:1", "auto+http://127.0.0.1:1"]}, "named twice"),
         ({"upstreams": ["vllm+http://a:1"], "simulate": "llama-8b@1xh100"}, "one or the other"),
         ({"upstreams": ["vllm+http://a:1"], "launcher": "local"}, "launched by nobody"),
         ({"upstreams": ["vllm+http://a:1"], "replicas": 7}, "as many as are named"),

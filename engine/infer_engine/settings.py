@@ -340,9 +340,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         places: set[tuple[str, int]] = set()
         for url in self.upstream_urls:
             address = parse_address(url)
-            if (address.host, address.port) in places:
+            place = ("" if address.is_loopback else address.host, address.port)
+            if place in places:
                 raise ValueError(f"upstreams: {address.place} is named twice; each server is one replica")
-            places.add((address.host, address.port))
+            places.add(place)
         if not places:
             return
         if self.simulate is not None:

@@ -72,6 +72,32 @@ def test_batch_leaves_for_interactive_and_comes_back() -> None:
     assert admitted(of) == ["b1"]
 
 
+def test_a_choice_of_a_running_request_has_blocks_of_its_own() -> None:
+    of = dispatcher()
+    of.add(request("a", 40), 0.0)
+    of.step(0.0)
+    of.token(of.running["a"], 5, Plan(step=0))
+    of.fork("a", request("b", 40), 0.0)
+    plan = of.step(0.0)
+    assert [each.id for each in plan.admitted] == ["b"]
+    assert not plan.forked
+    for id in ("a", "b"):
+        assert of.abort(id) is not None
+    assert of.pool.used == 0
+
+
+def test_a_deadline_passes_though_nobody_says_anything() -> None:
+    of = dispatcher()
+    late = request("a")
+    late.deadline_s = 5.0
+    of.add(late, 0.0)
+    of.step(0.0)
+    assert not of.is_overdue(4.0)
+    assert of.is_overdue(5.0)
+    assert [each.error for each in of.step(5.0).finished] == ["deadline_exceeded"]
+    assert not of.is_overdue(6.0)
+
+
 def test_nobody_goes_while_the_server_takes_nothing() -> None:
     of = dispatcher()
     of.add(request("a"), 0.0)

@@ -185,6 +185,16 @@ async def test_what_a_server_says_is_in_use_keeps_others_waiting(
         await finished(runs, waits)
 
 
+async def test_choices_are_requests_of_their_own(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    server = fake(tokenizer)
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        choices = fleet.submit_choices([spec(40, 9)] * 3)
+        await finished(*choices)
+        assert [each.emitted for each in choices] == [answer_to(list(range(40)), 9)] * 3
+        assert fleet.replica("r0").kv.used == 0
+
+
 async def test_a_busy_server_is_asked_again_when_it_says_so(tokenizer: Tokenizer, tmp_path: Path) -> None:
     server = fake(tokenizer, failures=[(429, {"retry-after": "0"}), (503, {})])
     async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):

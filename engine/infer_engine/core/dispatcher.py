@@ -29,6 +29,10 @@ class Dispatcher(Scheduler):
         #: The server takes nothing just now, by its own word or for want of one.
         self.held_back = False
 
+    def fork(self, parent_id: str, child: Request, now_s: float) -> None:
+        """A request like any other: what two of them share there is the server's affair."""
+        self.add(child, now_s)
+
     def step(self, now_s: float) -> Plan:
         self.counters.steps += 1
         plan = Plan(step=self.counters.steps, forked=self._forked)
@@ -96,7 +100,6 @@ class Dispatcher(Scheduler):
             return None
         return self._finish(request, reason, error)
 
-    @property
-    def is_due(self) -> bool:
-        """Somebody waits whom a round might admit."""
-        return len(self.waiting) > 0 and not self.held_back
+    def is_overdue(self, now_s: float) -> bool:
+        """Nobody steps while the server says nothing: a round may be due for somebody's deadline alone."""
+        return bool(self._live) and self._deadlines.have_passed(now_s)

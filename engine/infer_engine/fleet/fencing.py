@@ -48,10 +48,12 @@ class Fencing:
         leave = f"{fresh} that emitted nothing start over, {ends} go on elsewhere with what they have"
         if command.suspect:
             leave = f"{fresh + again} of whose answer nothing was sent start over, {ends} end"
+        killed = "its process is killed, and none "
+        killed += "may join in its place" if handle.joined else "is started"
+        if self.members.foreign:
+            killed = "its streams are closed, and it is not looked at"
         summary = [
-            f"{replica} takes no more requests, its process is killed, and none "
-            + ("may join in its place" if handle.joined else "is started")
-            + " before release",
+            f"{replica} takes no more requests, {killed} before release",
             f"its {len(requests)} requests leave it at once: {leave}",
         ]
         obstacle = self.resizing.replacement_obstacle(handle)

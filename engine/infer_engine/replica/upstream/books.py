@@ -24,6 +24,8 @@ class Look:
 class Books:
     def __init__(self, reading: Reading) -> None:
         self._counted: dict[str, Counts] = {}
+        #: Requests and how far they are, where that is told.
+        self._at_work: list[tuple[str, int, int]] = []
         self._started_at = reading.started_at
         self._model = reading.model
         self.max_running: int | None = None
@@ -38,8 +40,14 @@ class Books:
         self.kv_total_tokens = _sum(engines, _in_tokens("total"))
         self.kv_used_tokens = _sum(engines, _in_tokens("used"))
         self.kv_cached_tokens = _sum(engines, _in_tokens("cached"))
+        at_work = [
+            (row.id, row.computed_tokens, row.generated_tokens)
+            for engine in engines
+            for row in engine.rows or []
+        ]
+        worked, self._at_work = at_work != self._at_work, at_work
         counted = {SHARED: reading.shared, **{engine.id: engine.counts for engine in engines}}
-        moved = any(
+        moved = worked or any(
             (each.counters, each.live) != (before.counters, before.live)
             for name, each in counted.items()
             if (before := self._counted.get(name)) is not None

@@ -4,7 +4,6 @@ what it was. It is never started or ended by us; a life that ends is followed by
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -26,7 +25,6 @@ from infer_engine.replica.messages import (
     Loading,
     Ready,
     ReplicaConfig,
-    Started,
     ToReplica,
 )
 from infer_engine.replica.upstream.books import Books
@@ -55,6 +53,9 @@ AGAIN_S = 0.2
 MOST_BROKEN = 6
 #: What ends a life may take so long to be closed.
 CLOSE_S = 2.0
+#: A connection that was idle for longer is not used again: servers close theirs after five seconds, and one
+#: that is closed just then loses the request.
+KEEP_S = 2.0
 #: Connections beside those of running streams: looks, and streams read to their end.
 SPARE_CONNECTIONS = 8
 TAIL_LINES = 12
@@ -95,8 +96,8 @@ class UpstreamReplica:
     ) -> None:
         self.config = config
         self.identity = identity(config.replica, config.incarnation)
-        #: It lives in this process.
-        self.pid = os.getpid()
+        #: Whose that is is not told.
+        self.pid = None
         self._replicas = replicas
         self._target = target
         self._tokenizer = tokenizer
@@ -226,8 +227,6 @@ class UpstreamReplica:
 
     async def _live(self) -> None:
         try:
-            incarnation = self.config.incarnation
-            self.send(Started(replica=self.config.replica, incarnation=incarnation, pid=self.pid))
             server = await self._taken_on()
             if server is not None:
                 self._begin(server)
@@ -306,7 +305,10 @@ class UpstreamReplica:
         http = self._http = httpx2.AsyncClient(
             base_url=place.base_url,
             headers=headers,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=connections),
+            # How many there are at once is bounded by who is admitted.
+            limits=httpx2.Limits(
+                max_connections=None, max_keepalive_connections=connections, keepalive_expiry=KEEP_S
+            ),
             trust_env=False,
             verify=proof_of(place.base_url),
         )
