@@ -10,6 +10,7 @@
 #                                 hangs and whose server is cut off, hangs and is killed
 # make bench  measure the engine, beside the peers that make peers has built
 # make serve-peers   real vLLM and llama.cpp servers, small, until Ctrl-C (docs/foreign.md)
+# make test-web      the console in headless Chromium, where that is installed
 # make test-peers    the console on them;  make peer-numbers  its figures beside those of others
 
 PYTHON ?= python3
@@ -17,7 +18,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: openapi run test check model bench peers serve-peers test-peers peer-numbers record-pages simulate parity soak clean
+.PHONY: openapi run test check model bench peers serve-peers test-peers test-web peer-numbers record-pages simulate parity soak clean
 
 run: $(STAMP)
 	@$(BIN)/infer-console
@@ -53,6 +54,9 @@ serve-peers: $(STAMP) model
 
 test-peers: $(STAMP) model
 	$(BIN)/python -m pytest -q --durations=5 tests/peers
+
+test-web: $(STAMP)
+	$(BIN)/python -m pytest -q -rs tests/web
 
 peer-numbers: $(STAMP) model
 	$(BIN)/python bench/peer_numbers.py
