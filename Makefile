@@ -9,6 +9,7 @@
 # make soak WHAT=console MINUTES=14.4  a console for a simulated day at 100 times its speed, and one whose terminal
 #                                 hangs and whose server is cut off, hangs and is killed
 # make test-ray  replicas on a Ray cluster of two nodes, on this machine (installs the extra; a few minutes)
+# make test-web      the console in headless Chromium, where that is installed
 # make bench  measure the engine, beside the peers that make peers has built
 # make serve-peers   real vLLM and llama.cpp servers, small, until Ctrl-C (docs/foreign.md)
 # make test-peers    the console on them;  make peer-numbers  its figures beside those of others
@@ -18,7 +19,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: openapi run test check model bench peers serve-peers test-peers peer-numbers record-pages simulate parity soak test-ray clean
+.PHONY: openapi run test check model bench peers serve-peers test-peers test-web test-ray peer-numbers record-pages
+.PHONY: simulate parity soak clean
 
 run: $(STAMP)
 	@$(BIN)/infer-console
@@ -58,6 +60,9 @@ serve-peers: $(STAMP) model
 
 test-peers: $(STAMP) model
 	$(BIN)/python -m pytest -q --durations=5 tests/peers
+
+test-web: $(STAMP)
+	$(BIN)/python -m pytest -q -rs tests/web
 
 peer-numbers: $(STAMP) model
 	$(BIN)/python bench/peer_numbers.py

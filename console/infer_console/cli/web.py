@@ -14,8 +14,8 @@ from infer_console.credentials import CredentialError, read_token
 
 DEFAULT_PORT = 8765
 LEAST_TOKEN = 16
-#: How textual-serve has a console draw for it.
-WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
+#: How a console is told to draw for a browser.
+WEB_DRIVER = "infer_console.ui.web_driver:QueuedWebDriver"
 
 
 def is_drawn_for_web() -> bool:

@@ -1,21 +1,30 @@
-"""The console in a browser: textual-serve behind a token. Every tab is a console process of its own.
+"""The console in a browser: textual-serve's page behind a token. Every tab is a console process of its own.
 
 The token is in the URL that is printed; whoever opens that gets a cookie, and the URL without the token.
 Without either nothing is answered.
 """
 
 import hmac
+import ipaddress
 import logging
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
-from aiohttp import web
+import aiohttp_jinja2
+from aiohttp import WSCloseCode, web
 from textual_serve.server import Server
+
+from infer_console.ui.web_tab import Tab, cells, hold_little
 
 COOKIE = "infer_console_token"
 #: Consoles at once; a tab more is told so.
 MOST_TABS = 8
+#: A page that does not answer for so long is gone.
+HEARTBEAT_S = 15.0
+USUAL_SIZE = 80, 24
+MOST_FONT, USUAL_FONT = 64, 16
 #: The page asks a font from elsewhere: it is not fetched. Nobody else may frame it.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
@@ -34,9 +43,11 @@ class TokenServer(Server):
         super().__init__(
             shlex.join(words), host, port, title="infer-console", public_url=f"http://{shown}:{port}"
         )
+        self._words = tuple(words)
         self._token = token
         self._announce = announce
         self._tabs = 0
+        self._pages: set[web.WebSocketResponse] = set()
 
     @property
     def url(self) -> str:
@@ -50,6 +61,11 @@ class TokenServer(Server):
     async def on_startup(self, app: web.Application) -> None:
         self._announce(self.url)
 
+    async def on_shutdown(self, app: web.Application) -> None:
+        """Their consoles end with their pages."""
+        for page in tuple(self._pages):
+            await page.close(code=WSCloseCode.GOING_AWAY, drain=False)
+
     async def _make_app(self) -> web.Application:
         app = await super()._make_app()
         app.middlewares.append(self._guarded)
@@ -57,6 +73,8 @@ class TokenServer(Server):
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not self._is_ours(request.host):
+            return web.Response(status=421, text="this host name is not served here\n")
         given = request.query.get("token")
         if given is not None and self._is_token(given) and request.path == "/":
             answer = web.HTTPFound("/")
@@ -76,7 +94,7 @@ class TokenServer(Server):
     async def _tab(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """A browser says from which page it comes: only ours may open a console."""
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != request.host:
+        if origin is not None and not _is_of(origin, request.host):
             return web.Response(status=403, text="this page is not the console's\n")
         if self._tabs >= MOST_TABS:
             return web.Response(status=503, text=f"{MOST_TABS} consoles are open; close one\n")
@@ -86,8 +104,59 @@ class TokenServer(Server):
         finally:
             self._tabs -= 1
 
+    @aiohttp_jinja2.template("app_index.html")
+    async def handle_index(self, request: web.Request) -> dict[str, Any]:
+        """With addresses as the browser knows us: a tunnel or a proxy may stand between."""
+        secure = request.headers.get("X-Forwarded-Proto", request.scheme) == "https"
+        font = cells(request.query.get("fontsize"))
+        return {
+            "font_size": min(font or USUAL_FONT, MOST_FONT),
+            "app_websocket_url": f"{'wss' if secure else 'ws'}://{request.host}/ws",
+            "config": {"static": {"url": "/static/"}},
+            "application": {"name": self.title},
+        }
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        page = web.WebSocketResponse(heartbeat=HEARTBEAT_S, compress=False)
+        hold_little(request)
+        await page.prepare(request)
+        self._pages.add(page)
+        width, height = (cells(request.query.get(name)) for name in ("width", "height"))
+        try:
+            await Tab(self._words, page).run(width or USUAL_SIZE[0], height or USUAL_SIZE[1])
+        finally:
+            self._pages.discard(page)
+        return page
+
+    def _is_ours(self, host: str) -> bool:
+        """On loopback it is reached by a name of loopback, through a tunnel too: any other was made to lead
+        here. Elsewhere only the operator knows what it is called."""
+        return not is_loopback(self.host) or is_loopback(_name_in(host))
+
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
+
+
+def _is_of(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc == host
+    except ValueError:
+        return False
+
+
+def _name_in(host: str) -> str:
+    """A Host header's name, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def serve_web(
