@@ -158,6 +158,28 @@ def test_prompts_that_the_server_has_not_computed_are_promised_their_room() -> N
     assert [each.id for each in of.step(99.0).admitted] == ["b"]
 
 
+def test_room_that_was_promised_is_given_back_by_who_leaves() -> None:
+    of = dispatcher(most=1)
+    pool = of.pool
+    assert isinstance(pool, ReportedPool)
+    for id in ("a", "waits"):  # who waits is why room is promised
+        of.add(request(id, 48), 0.0)
+    assert admitted(of) == ["a"]
+    of.step(1.0)
+    pool.report(3, None, 1.0)
+    for id in ("waits", "a"):
+        of.release(id)
+    pool.report(0, None, 9.0)
+    assert pool.used == 0  # at once, whether or not there is another round
+    of.add(request("b", 48), 9.0)
+    of.step(9.0)
+    of.token(of.running["b"], 5, Plan(step=0))
+    of.step(9.0)
+    pool.report(0, None, 20.0)
+    pool.report(0, None, 30.0)
+    assert pool.used == 0  # what is computed, the server counts
+
+
 @given(seed=st.integers(0, 99), choices=st.lists(st.integers(0, 6), max_size=40))
 def test_everybody_is_somewhere_and_no_block_is_lost(seed: int, choices: list[int]) -> None:
     draw = random.Random(seed)

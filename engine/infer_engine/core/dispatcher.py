@@ -41,6 +41,8 @@ class Dispatcher(Scheduler):
             plan.finished.append(self._finish(request, "error", "deadline_exceeded"))
         self._age_batch_by_time(now_s)
         self._preempt_asked(plan, now_s)
+        computed_there = [each for each in self.running.values() if each.is_prefilling]
+        self._books.promise(sum(len(each.block_table) for each in computed_there))
         if self.held_back:
             self.admission.hold_back()
         else:
@@ -63,9 +65,6 @@ class Dispatcher(Scheduler):
     def _admit(self, plan: Plan, now_s: float) -> None:
         if not self.waiting:
             return
-        self._books.promise(
-            sum(len(each.block_table) for each in self.running.values() if each.is_prefilling)
-        )
         if not plan.preempted:
             room = BatchPlan(self._batch, self.limits, plan, now_s, self._exhaust)
             plan.yielded = room.yield_to(self.admission)

@@ -73,7 +73,9 @@ class ReportedPool(BlockPool):
         if self.reported is None:
             return self.ours
         unseen = self.ours - min((ours for _, ours in self._reports), default=0)
-        return max(0, self.reported + self.ours - self._ours_then, unseen, self._promised)
+        # Who was promised room may have left since.
+        promised = min(self._promised, self.ours)
+        return max(0, self.reported + self.ours - self._ours_then, unseen, promised)
 
     # --- what we hold --------------------------------------------------------------------------------------
 
