@@ -52,6 +52,16 @@ MOST_RECORDS = 5_000
 Answer = CommandResult | Problem
 
 
+def stop_all(collectors: "Sequence[Collector]", timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """End them at the same time; what has not ended within ``timeout_s``, for all of them together, is left
+    to the end of the process."""
+    until_s = time.monotonic() + timeout_s
+    for each in collectors:
+        each.end()
+    for each in collectors:
+        each.stop(max(0.0, until_s - time.monotonic()))
+
+
 class Collector:
     """``engine`` says how the console's own engine is doing; None when it watches somebody else's server."""
 
@@ -117,10 +127,14 @@ class Collector:
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
         """End the thread; False when it did not end in time (it is a daemon, so it cannot hold the
         process)."""
-        self._call(self._cancel)
+        self.end()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def end(self) -> None:
+        """Begin to end; ``stop`` waits for it."""
+        self._call(self._cancel)
 
     def set_interest(
         self,
