@@ -16,6 +16,7 @@ from pathlib import Path
 
 from infer_engine.protocol import Command, CommandResult, Problem
 
+from infer_console import heap
 from infer_console.connect import Target
 from infer_console.diagnosis.judge import Judge
 from infer_console.past.aside import aside
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 SHORTEST_PERIOD_S = 0.1
 LONGEST_PERIOD_S = 1.0
 STOP_TIMEOUT_S = 2.0
+#: What is free is given back to the system that often, and when a piece of the past was read.
+GIVE_BACK_S = 60.0
 #: Who leaves waits so long for what is still being exported.
 EXPORT_TIMEOUT_S = 60.0
 #: Commands under way at once; an operator's hands make few.
@@ -274,6 +277,7 @@ class Collector:
             self._main.cancel()
 
     async def _publish_forever(self, changed: asyncio.Event) -> None:
+        given_back_s = time.monotonic()
         while True:
             try:
                 async with asyncio.timeout(LONGEST_PERIOD_S):
@@ -285,6 +289,9 @@ class Collector:
                 self._taper.sampled(time.monotonic())
                 self._look_after_engine()
             self._publish()
+            if time.monotonic() - given_back_s >= GIVE_BACK_S:
+                given_back_s = time.monotonic()
+                heap.give_back()
             await asyncio.sleep(SHORTEST_PERIOD_S)
 
     def _look_after_engine(self) -> None:
@@ -377,6 +384,7 @@ class Collector:
         except RecordingError as error:
             self._flight.progress = f"not fetched: {error}"
         self._publish()
+        heap.give_back()
 
     def _begin(
         self,

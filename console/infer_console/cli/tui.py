@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
+from infer_console import heap
 from infer_console.cli import codes
 from infer_console.cli.web import is_drawn_for_web
 from infer_console.connect import (
@@ -85,6 +86,7 @@ def read_only_option(parser: ArgumentParser, default: bool | str) -> None:
 def run_tui(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
+    heap.settle()
     web = is_drawn_for_web()
     terminals = web or (is_terminal(sys.stdin) and is_terminal(sys.stdout))
     dumb = terminals and not web and capabilities(os.environ).dumb
