@@ -16,6 +16,7 @@ from pathlib import Path
 
 from infer_engine.protocol import Command, CommandResult, Problem
 
+from infer_console import heap
 from infer_console.connect import Target
 from infer_console.diagnosis.judge import Judge
 from infer_console.past.aside import aside
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 SHORTEST_PERIOD_S = 0.1
 LONGEST_PERIOD_S = 1.0
 STOP_TIMEOUT_S = 2.0
+#: What is free is given back to the system that often, and when a piece of the past was read.
+GIVE_BACK_S = 60.0
 #: Who leaves waits so long for what is still being exported.
 EXPORT_TIMEOUT_S = 60.0
 #: Commands under way at once; an operator's hands make few.
@@ -50,6 +53,16 @@ MAX_COMMANDS = 16
 MOST_RECORDS = 5_000
 
 Answer = CommandResult | Problem
+
+
+def stop_all(collectors: "Sequence[Collector]", timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """End them at the same time; what has not ended within ``timeout_s``, for all of them together, is left
+    to the end of the process."""
+    until_s = time.monotonic() + timeout_s
+    for each in collectors:
+        each.end()
+    for each in collectors:
+        each.stop(max(0.0, until_s - time.monotonic()))
 
 
 class Collector:
@@ -117,10 +130,14 @@ class Collector:
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
         """End the thread; False when it did not end in time (it is a daemon, so it cannot hold the
         process)."""
-        self._call(self._cancel)
+        self.end()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def end(self) -> None:
+        """Begin to end; ``stop`` waits for it."""
+        self._call(self._cancel)
 
     def set_interest(
         self,
@@ -260,6 +277,7 @@ class Collector:
             self._main.cancel()
 
     async def _publish_forever(self, changed: asyncio.Event) -> None:
+        given_back_s = time.monotonic()
         while True:
             try:
                 async with asyncio.timeout(LONGEST_PERIOD_S):
@@ -271,6 +289,9 @@ class Collector:
                 self._taper.sampled(time.monotonic())
                 self._look_after_engine()
             self._publish()
+            if time.monotonic() - given_back_s >= GIVE_BACK_S:
+                given_back_s = time.monotonic()
+                heap.give_back()
             await asyncio.sleep(SHORTEST_PERIOD_S)
 
     def _look_after_engine(self) -> None:
@@ -363,6 +384,7 @@ class Collector:
         except RecordingError as error:
             self._flight.progress = f"not fetched: {error}"
         self._publish()
+        heap.give_back()
 
     def _begin(
         self,

@@ -8,8 +8,8 @@ then the pool is too small for what comes, so alarms come and go. The one at the
 screens, into the past and back, marks, exports, changes the theme, the lens and the size of the window.
 
 Told every few seconds by the console itself (``watched.py``): memory, files, threads, event-loop tasks,
-objects, what the past takes (its own tape and pieces of the server's recorder, 32 MiB each at most: a day in
-a quarter of an hour fills them; ``--past-mib`` gives them less, so that they are full before the counting).
+objects, what the past takes (its own tape and pieces of the server's recorder, 24 and 16 MiB at most;
+``--past-mib`` gives them less, so that they are full before the counting).
 Wanted: less than 150 MiB; less than 1 MiB/min after the warm-up, the past not counted; and no more files,
 threads or tasks in the median of any later part of the day than in that of the first after the warm-up.
 Prints one JSON document and a line; the exit status is 1 when something is not as wanted.

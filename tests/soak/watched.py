@@ -124,7 +124,7 @@ def _impatient(silence_s: float) -> None:
 
 
 def _forgetful(past_bytes: int) -> None:
-    """The own tape and the pieces of the server's recorder take so much each; usually 32 MiB."""
+    """The own tape and the pieces of the server's recorder take so much each; usually 24 and 16 MiB."""
     from infer_console.past import timeline
 
     timeline.DEFAULT_BYTES = timeline.PIECES_BYTES = past_bytes

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
+from infer_console import heap
 from infer_console.cli import codes
 from infer_console.cli.web import is_drawn_for_web
 from infer_console.connect import (
@@ -34,6 +35,8 @@ DEFAULT_FPS = FASTEST_HZ
 SLOW_END_S = 1.0
 #: An exit status from here on is that of a signal.
 FIRST_SIGNAL = 128
+#: A signal waits no longer than this for what is still collecting.
+SIGNALLED_STOP_S = 0.3
 #: Of a console, each with a collector of its own.
 MOST_FLEETS = 8
 
@@ -83,6 +86,7 @@ def read_only_option(parser: ArgumentParser, default: bool | str) -> None:
 def run_tui(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
+    heap.settle()
     web = is_drawn_for_web()
     terminals = web or (is_terminal(sys.stdin) and is_terminal(sys.stdout))
     dumb = terminals and not web and capabilities(os.environ).dumb
@@ -132,7 +136,7 @@ def _watch(target: Target, arguments: Namespace) -> int:
 def _watch_several(arguments: Namespace) -> int:
     """A collector for each of the fleets that were named; the first is shown."""
     from infer_console.cli.output import complain
-    from infer_console.collector import Collector
+    from infer_console.collector import STOP_TIMEOUT_S, Collector, stop_all
 
     if len(arguments.connect) > MOST_FLEETS:
         complain(f"--connect: {len(arguments.connect)} were given, allowed are up to {MOST_FLEETS}")
@@ -148,6 +152,7 @@ def _watch_several(arguments: Namespace) -> int:
     collectors = [
         Collector(target, read_only=arguments.read_only) for target in targets if target is not None
     ]
+    stop_s = STOP_TIMEOUT_S
     try:
         for each in collectors:
             each.start()
@@ -162,11 +167,10 @@ def _watch_several(arguments: Namespace) -> int:
             display=display_of(arguments),
             past=fleets,
         )
-        _finish(collectors, status)
+        stop_s = _finish(collectors, status)
         return status
     finally:
-        for each in collectors:
-            each.stop()
+        stop_all(collectors, stop_s)
 
 
 def _embed(arguments: Namespace) -> int:
@@ -217,6 +221,9 @@ def _slow(what: str) -> Generator[None]:
 
 
 def _show(collector: "Collector", engine: "EmbeddedEngine | None", arguments: Namespace) -> int:
+    from infer_console.collector import STOP_TIMEOUT_S
+
+    stop_s = STOP_TIMEOUT_S
     collector.start()  # connects while the screen is being imported
     try:
         from infer_console.ui.app import run_app
@@ -228,18 +235,23 @@ def _show(collector: "Collector", engine: "EmbeddedEngine | None", arguments: Na
             display=display_of(arguments),
             past=collector,
         )
-        _finish([collector], status)
+        stop_s = _finish([collector], status)
         return status
     finally:
-        collector.stop()
+        collector.stop(stop_s)
 
 
-def _finish(collectors: "Sequence[Collector]", status: int) -> None:
-    """What is being exported is written before an operator has left; a signal waits for nothing."""
-    if status < FIRST_SIGNAL:
-        with _slow("writing what was exported"):
-            for each in collectors:
-                each.finish_exports()
+def _finish(collectors: "Sequence[Collector]", status: int) -> float:
+    """What is being exported is written before an operator has left; a signal waits for nothing. Returns for
+    how long the collectors may take to end."""
+    from infer_console.collector import STOP_TIMEOUT_S
+
+    if status >= FIRST_SIGNAL:
+        return SIGNALLED_STOP_S
+    with _slow("writing what was exported"):
+        for each in collectors:
+            each.finish_exports()
+    return STOP_TIMEOUT_S
 
 
 def display_of(arguments: Namespace) -> "Display":

@@ -34,6 +34,10 @@ class Kept:
         #: Grows with everything that is added.
         self.version = 0
 
+    @property
+    def held_bytes(self) -> int:
+        return self._bytes
+
     def add(self, aside: Aside) -> None:
         match aside:
             case TimelineAside(timeline=timeline):

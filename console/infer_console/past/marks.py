@@ -87,6 +87,10 @@ class Marks:
     def all(self) -> tuple[Mark, ...]:
         return tuple(self._marks)
 
+    @property
+    def count(self) -> int:
+        return len(self._marks)
+
     def own(self, at: float, text: str = "") -> Mark:
         self._own += 1
         return self._add(Mark(at, "own", "m", text or f"mark {self._own}"))

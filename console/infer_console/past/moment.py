@@ -33,7 +33,7 @@ class Moment:
         self.at = stretch.segment.from_at
         self._tape = tape
         self._state = ConsoleState(url)
-        self._judge = copy.deepcopy(stretch.segment.judge)
+        self._judge = stretch.segment.judge_at_beginning()
         self._envelopes = decoded(stretch.lines())
         self._ahead = next(self._envelopes, None)
         sampled = [at for at, _ in stretch.segment.samples[:]]

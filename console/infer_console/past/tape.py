@@ -4,6 +4,7 @@ Any moment is had from one segment, so what a seek costs is bounded by a segment
 much, the oldest segment goes. One thread writes, any thread reads.
 """
 
+import copy
 import threading
 from bisect import bisect_right
 from collections import deque
@@ -16,10 +17,11 @@ from infer_engine.protocol import Event
 from infer_console.diagnosis.judge import Judge
 from infer_console.past.kept import Kept
 from infer_console.past.marks import Mark, Marks
+from infer_console.past.packed import pack_events, pack_judge, unpack_events, unpack_judge
 from infer_console.state.feed import MAX_EVENTS
 from infer_console.state.series import INTERVAL_S, SAMPLES, SeriesSample
 
-DEFAULT_BYTES = 32 * 1024 * 1024
+DEFAULT_BYTES = 24 * 1024 * 1024
 #: A segment is that long, or holds that many bytes of messages, whichever comes first.
 SEGMENT_S = 30.0
 SEGMENT_BYTES = 1024 * 1024
@@ -29,6 +31,9 @@ FRAME_BYTES = 128 * 1024
 #: About what an event and a sample of one thing take in memory, for the bound.
 EVENT_BYTES = 400
 SAMPLE_BYTES = 250
+#: About what a mark takes, and a segment besides what is counted.
+MARK_BYTES = 300
+SEGMENT_OWN_BYTES = 1_500
 #: About what the diagnosis remembers of each replica.
 JUDGE_BYTES = 12_000
 #: Of more replicas only the fleet's samples are kept.
@@ -46,20 +51,34 @@ class Segment:
 
     from_at: float
     until_at: float
-    judge: Judge
+    #: None once the segment is over: ``packed_judge`` has it then.
+    judge: Judge | None
     judge_offset_s: float
     #: False where there are very many replicas: then ``judge`` knows nothing.
     judge_is_kept: bool = True
+    packed_judge: bytes = b""
+    packed_events: bytes = b""
     frames: list[bytes] = field(default_factory=list[bytes])
     pending: bytearray = field(default_factory=bytearray)
     #: Uncompressed, of all messages and of the snapshot alone.
     raw_bytes: int = 0
     snapshot_bytes: int = 0
     messages: int = 0
-    #: In memory.
+    #: In memory: of all, and of ``judge`` alone.
     bytes: int = 0
+    judge_bytes: int = 0
+    #: Of a segment that is over none: ``packed_events`` has them then.
     events: list[tuple[float, Event]] = field(default_factory=list[tuple[float, Event]])
     samples: list[tuple[float, Samples]] = field(default_factory=list[tuple[float, Samples]])
+
+    def judge_at_beginning(self) -> Judge:
+        """A copy: who has it may go on with it."""
+        judge, packed = self.judge, self.packed_judge
+        return copy.deepcopy(judge) if judge is not None else unpack_judge(packed)
+
+    def told(self) -> list[tuple[float, Event]]:
+        """The events, oldest first."""
+        return unpack_events(self.packed_events) if self.packed_events else self.events
 
     @property
     def is_full(self) -> bool:
@@ -104,14 +123,15 @@ class Tape:
     def begin(self, segment: Segment) -> None:
         with self._lock:
             if self._segments:
-                self._compress(self._segments[-1])
+                self._close(self._segments[-1])
+            segment.bytes += SEGMENT_OWN_BYTES
             self._segments.append(segment)
             self._bytes += segment.bytes
             while self._bytes > self._max_bytes and len(self._segments) > 1:
                 oldest = self._segments.pop(0)
                 self._bytes -= oldest.bytes
                 self._before.extend(oldest.samples)
-                self._events_before.extend(oldest.events)
+                self._events_before.extend(oldest.told())
                 self.dropped += 1
 
     def add(self, line: bytes, at: float, *, snapshot: bool = False) -> None:
@@ -160,6 +180,18 @@ class Tape:
             segment.frames.append(frame)
             segment.pending.clear()
 
+    def _close(self, segment: Segment) -> None:
+        """It is over: all but its samples becomes bytes."""
+        self._compress(segment)
+        if segment.events:
+            segment.packed_events = pack_events(segment.events)
+            self._count(segment, len(segment.packed_events) - EVENT_BYTES * len(segment.events))
+            segment.events = []
+        if segment.judge is not None:
+            segment.packed_judge = pack_judge(segment.judge)
+            self._count(segment, len(segment.packed_judge) - segment.judge_bytes)
+            segment.judge, segment.judge_bytes = None, 0
+
     def _count(self, segment: Segment, grown: int) -> None:
         segment.bytes += grown
         self._bytes += grown
@@ -168,9 +200,11 @@ class Tape:
 
     @property
     def bytes(self) -> int:
-        """With what is kept of the time before the first segment, which is bounded by itself."""
+        """With the marks, what is beside the messages, and what is kept of the time before the first segment:
+        those are bounded by themselves."""
         samples = len(self._before) * SAMPLE_BYTES * (len(self._before[-1]) if self._before else 0)
-        return self._bytes + samples + len(self._events_before) * EVENT_BYTES
+        events = len(self._events_before) * EVENT_BYTES
+        return self._bytes + samples + events + self.marks.count * MARK_BYTES + self.kept.held_bytes
 
     def span(self) -> tuple[float, float] | None:
         """The moments that can be shown; None where there are none."""
@@ -216,8 +250,9 @@ class Tape:
         with self._lock:
             index = bisect_right(self._segments, at, key=lambda segment: segment.from_at) - 1
             for segment in reversed(self._segments[: index + 1]):
-                end = bisect_right(segment.events, at, key=lambda told: told[0])
-                for _, event in reversed(segment.events[:end]):
+                events = segment.told()
+                end = bisect_right(events, at, key=lambda told: told[0])
+                for _, event in reversed(events[:end]):
                     if len(found) == MAX_EVENTS:
                         return tuple(found)
                     found.appendleft(event)

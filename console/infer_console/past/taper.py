@@ -75,6 +75,7 @@ class Taper:
     def _begin(self, at: float, now_s: float) -> None:
         replicas = len(self._state.series) - 1
         few = replicas <= MAX_SAMPLED
+        judge_bytes = JUDGE_BYTES * (1 + replicas) if few else 0
         self._tape.begin(
             Segment(
                 from_at=at,
@@ -83,7 +84,8 @@ class Taper:
                 judge=copy.deepcopy(self._judge) if few else Judge(),
                 judge_offset_s=at - now_s,
                 judge_is_kept=few,
-                bytes=JUDGE_BYTES * (1 + replicas) if few else 0,
+                bytes=judge_bytes,
+                judge_bytes=judge_bytes,
             )
         )
 

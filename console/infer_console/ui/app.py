@@ -22,7 +22,7 @@ from infer_console.terminal.link import LinkBudget, Pace
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
 from infer_console.ui.acting import Acting
-from infer_console.ui.backpressure import queued_writes
+from infer_console.ui.backpressure import is_stuck
 from infer_console.ui.calling import Calling
 from infer_console.ui.commander import Commander
 from infer_console.ui.departure import Departure
@@ -239,7 +239,7 @@ class ConsoleApp(App[int]):
 
     def guard_exit(self, status: int) -> None:
         if self._guard is not None:
-            self._guard.leave(status, lambda: queued_writes(self) > 0)
+            self._guard.leave(status, lambda: is_stuck(self))
 
     def on_loop(self, call: "Callable[..., None]", *arguments: object) -> None:
         """From any thread: call it soon where the screens are; not at all when those are gone."""

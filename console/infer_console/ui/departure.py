@@ -5,6 +5,7 @@ import time
 from typing import TYPE_CHECKING
 
 from infer_console.terminal.safe_text import safe
+from infer_console.ui.backpressure import takes_more
 from infer_console.ui.screens.base import ConsoleScreen
 from infer_console.ui.screens.overlay import QuestionScreen
 from infer_console.view.dialog import question_rows
@@ -47,7 +48,8 @@ class Departure:
         self._leave_at(status, time.monotonic() + ANSWER_S)
 
     def _leave_at(self, status: int, deadline_s: float) -> None:
-        if self._app.pacer.awaiting and self._app.pacer.measured and time.monotonic() < deadline_s:
+        awaited = self._app.pacer.awaiting and self._app.pacer.measured and takes_more()
+        if awaited and time.monotonic() < deadline_s:
             # No timer of the app: after a signal there is no active app in this context.
             asyncio.get_running_loop().call_later(0.02, self._leave_at, status, deadline_s)
             return

@@ -18,7 +18,9 @@ from typing import Any, Self
 from infer_console.terminal.attention import PUT_TITLE_BACK
 
 #: A terminal that takes nothing holds the exit for this long; a machine that is merely slow for so long.
-LIMIT_S, SLOW_LIMIT_S = 1.0, 5.0
+LIMIT_S, SLOW_LIMIT_S = 0.75, 5.0
+#: Few looks: each takes its turn on a machine that has much to do.
+LOOK_S = 0.25
 #: Leave the alternate screen, show the cursor, wrap lines, no paste, focus, mouse or keyboard modes, plain
 #: colours.
 RESET = (
@@ -49,8 +51,8 @@ class TerminalGuard:
         self._over.set()
 
     def leave(self, status: int, stuck: Callable[[], bool]) -> None:
-        """The program is on its way out. It ends by force with ``status`` when it is still there after the
-        limit while the terminal is ``stuck``, or after the longer limit for whatever reason. Returns at
+        """The program is on its way out. It ends by force with ``status`` when the terminal has been
+        ``stuck`` at every look up to the limit, or after the longer limit for whatever reason. Returns at
         once; may be called from a signal handler."""
         if self._thread is None:
             self._thread = threading.Thread(
@@ -59,13 +61,12 @@ class TerminalGuard:
             self._thread.start()
 
     def _watch(self, status: int, stuck: Callable[[], bool]) -> None:
-        waited_s = LIMIT_S
-        if self._over.wait(LIMIT_S):
-            return
-        while not stuck() and waited_s < SLOW_LIMIT_S:
-            waited_s += 0.25
-            if self._over.wait(0.25):
+        waited_s = stuck_s = 0.0
+        while stuck_s < LIMIT_S and waited_s < SLOW_LIMIT_S:
+            if self._over.wait(LOOK_S):
                 return
+            waited_s += LOOK_S
+            stuck_s = stuck_s + LOOK_S if stuck() else 0.0
         self.restore()
         os._exit(status)
 

@@ -1,0 +1,41 @@
+"""What a segment that is over has beside its messages, as bytes: a thousand events as objects take most of a
+megabyte, and lie between what comes and goes, so that no page of it is ever given back."""
+
+import pickle
+from collections.abc import Sequence
+
+import msgspec
+import zstandard
+from infer_engine.protocol import Event
+
+from infer_console.diagnosis.judge import Judge
+
+Told = list[tuple[float, Event]]
+
+_encoder = msgspec.json.Encoder()
+_told = msgspec.json.Decoder(Told)
+
+
+def pack_events(events: Sequence[tuple[float, Event]]) -> bytes:
+    """With the moments at which they were told."""
+    return _small(_encoder.encode(events)) if events else b""
+
+
+def unpack_events(packed: bytes) -> Told:
+    return _told.decode(zstandard.decompress(packed)) if packed else []
+
+
+def pack_judge(judge: Judge) -> bytes:
+    return _small(pickle.dumps(judge, pickle.HIGHEST_PROTOCOL))
+
+
+def unpack_judge(packed: bytes) -> Judge:
+    """One of its own for everybody who asks. The bytes never left this process."""
+    judge = pickle.loads(zstandard.decompress(packed))
+    assert isinstance(judge, Judge)
+    return judge
+
+
+def _small(content: bytes) -> bytes:
+    # A copy: what the compressor returns keeps all the room that it might have needed.
+    return bytes(memoryview(zstandard.compress(content, 3)))
