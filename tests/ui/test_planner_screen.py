@@ -102,7 +102,7 @@ async def test_f_asks_for_what_is_watched() -> None:
         await driven.press("7")
         await go_to(driven, "headroom")
         await driven.press("5", "0", "f")
-        await driven.wait_for("taken from the engine: headroom %, batch headroom %")
+        await driven.wait_for("taken from the engine: model, headroom %, batch headroom %")
         assert float(form_of(driven).field("headroom").text) < 11
 
 
