@@ -252,10 +252,9 @@ class Collector:
             except asyncio.CancelledError:
                 return  # stop()
             finally:
-                ending = (*self._sending.tasks, *self._fetching)
-                for task in ending:
+                for task in (*self._sending.tasks, *self._fetching):
                     task.cancel()
-                await asyncio.gather(*ending, return_exceptions=True)
+                await asyncio.gather(*self._sending.tasks, *self._fetching, return_exceptions=True)
 
     def _audit_told(self, audit: AuditPicture) -> None:
         self._audit = audit
