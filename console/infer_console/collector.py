@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from infer_engine.protocol import Command, CommandResult, Problem
+from infer_engine.protocol import Command
 
 from infer_console import heap
 from infer_console.connect import Target
@@ -27,6 +27,7 @@ from infer_console.past.taper import Taper
 from infer_console.past.timeline import Timeline
 from infer_console.past.told_before import PAST_S, judged_before, told_before
 from infer_console.recording import RecordingError
+from infer_console.sending import Answer, Sending, problem
 from infer_console.sources.audit import AuditTail, records_of
 from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import EngineSource, EngineStatus, describe
@@ -47,12 +48,8 @@ STOP_TIMEOUT_S = 2.0
 GIVE_BACK_S = 60.0
 #: Who leaves waits so long for what is still being exported.
 EXPORT_TIMEOUT_S = 60.0
-#: Commands under way at once; an operator's hands make few.
-MAX_COMMANDS = 16
 #: Records of the audit in a recording that is exported.
 MOST_RECORDS = 5_000
-
-Answer = CommandResult | Problem
 
 
 def stop_all(collectors: "Sequence[Collector]", timeout_s: float = STOP_TIMEOUT_S) -> None:
@@ -101,9 +98,8 @@ class Collector:
         self._lookups: Lookups | None = None
         self._changed: asyncio.Event | None = None
         self._main: asyncio.Task[None] | None = None
-        self._sending: set[asyncio.Task[Answer]] = set()
+        self._sending = Sending()
         self._fetching: set[asyncio.Task[None]] = set()
-        self._unanswered: set[concurrent.futures.Future[Answer]] = set()
         #: The diagnosis was given what the flight recorder has, or is about to be.
         self._asked_before = False
         self._ending = False
@@ -203,14 +199,11 @@ class Collector:
         self, command: Command, target: str | None = None, version: str | None = None
     ) -> "concurrent.futures.Future[Answer]":
         """Send a command; the future always gets a CommandResult or the Problem that says why not."""
-        future: concurrent.futures.Future[Answer] = concurrent.futures.Future()
-        future.set_running_or_notify_cancel()  # a command that was sent cannot be taken back
-        self._unanswered.add(future)
-        future.add_done_callback(self._unanswered.discard)
+        future = self._sending.expect()
         if self.read_only and not command.dry_run:
-            future.set_result(_problem(403, "read_only", "This console is read-only."))
-        elif not self._call(lambda: self._begin(command, target, version, future)):
-            future.set_result(_problem(503, "console_stopped", "The console is not collecting."))
+            future.set_result(problem(403, "read_only", "This console is read-only."))
+        elif not self._call(lambda: self._sending.begin(self._client, command, target, version, future)):
+            future.set_result(problem(503, "console_stopped", "The console is not collecting."))
         return future
 
     def _call(self, function: Callable[[], object]) -> bool:
@@ -236,10 +229,7 @@ class Collector:
         finally:
             self._loop = None
             self._started.set()
-            for future in list(self._unanswered):
-                future.set_result(
-                    _problem(503, "console_stopped", "The console stopped before the answer came.")
-                )
+            self._sending.answer_the_rest()
 
     async def _collect(self) -> None:
         self._changed = asyncio.Event()
@@ -262,9 +252,9 @@ class Collector:
             except asyncio.CancelledError:
                 return  # stop()
             finally:
-                for task in (*self._sending, *self._fetching):
+                for task in (*self._sending.tasks, *self._fetching):
                     task.cancel()
-                await asyncio.gather(*self._sending, *self._fetching, return_exceptions=True)
+                await asyncio.gather(*self._sending.tasks, *self._fetching, return_exceptions=True)
 
     def _audit_told(self, audit: AuditPicture) -> None:
         self._audit = audit
@@ -385,53 +375,3 @@ class Collector:
             self._flight.progress = f"not fetched: {error}"
         self._publish()
         heap.give_back()
-
-    def _begin(
-        self,
-        command: Command,
-        target: str | None,
-        version: str | None,
-        future: "concurrent.futures.Future[Answer]",
-    ) -> None:
-        if len(self._sending) >= MAX_COMMANDS:
-            future.set_result(
-                _problem(
-                    429, "too_many_commands", f"{MAX_COMMANDS} commands are under way; wait for one to end."
-                )
-            )
-            return
-        task = asyncio.ensure_future(self._send(command, target, version))
-        self._sending.add(task)
-        task.add_done_callback(lambda done: self._answered(done, future))
-
-    def _answered(self, task: "asyncio.Task[Answer]", future: "concurrent.futures.Future[Answer]") -> None:
-        self._sending.discard(task)
-        if task.cancelled():
-            return  # the thread is ending and answers everything that is left
-        error = task.exception()
-        if error is None:
-            future.set_result(task.result())
-            return
-        log.error("a command failed", exc_info=error)
-        future.set_result(_problem(500, "console_error", f"{type(error).__name__}: {error}"))
-
-    async def _send(self, command: Command, target: str | None, version: str | None) -> Answer:
-        if self._client is None:
-            return _problem(503, "console_stopped", "The console is not collecting.")
-        try:
-            return await self._client.command(command, target, version)
-        except RefusedError as refused:
-            return refused.problem
-        except UnreachableError as failure:
-            title = (
-                "No answer: it is not known whether it was done."
-                if failure.sent
-                else "The server is unreachable."
-            )
-            return _problem(503, "unreachable", title, describe(failure))
-        except NotUnderstoodError as failure:
-            return _problem(502, "not_understood", "The answer was not understood.", describe(failure))
-
-
-def _problem(status: int, code: str, title: str, detail: str = "") -> Problem:
-    return Problem(status=status, code=code, title=title, detail=detail)

@@ -7,9 +7,10 @@ from collections.abc import Generator
 from concurrent.futures import Future
 
 import pytest
-from infer_console.collector import MAX_COMMANDS, Answer, Collector
+from infer_console.collector import Collector
 from infer_console.connect import parse_url
 from infer_console.diagnosis.judge import Judge
+from infer_console.sending import MAX_COMMANDS, Answer
 from infer_console.sources.engine import EngineStatus
 from infer_console.state.picture import USED, Picture
 from infer_engine.protocol import Cancel, CommandResult, Drain, Inject, Problem, StopInjection, Undrain

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from infer_console.collector import Answer, Collector
+from infer_console.collector import Collector
 from infer_console.connect import resolve
 from infer_console.past.exporting import Exporting
+from infer_console.sending import Answer
 from infer_engine.protocol import Drain, Problem, SetHeadroom
 from support.server import EngineServer, serving
 

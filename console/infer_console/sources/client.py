@@ -3,7 +3,6 @@
 import asyncio
 import getpass
 import os
-import ssl
 import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
@@ -29,7 +28,6 @@ from infer_engine.protocol import (
     LiveLimits,
     Operation,
     Operations,
-    Problem,
     ReleaseLease,
     RenewLease,
     RequestRow,
@@ -48,6 +46,7 @@ from infer_console.sources.failures import (
     UnreachableError,
     why,
 )
+from infer_console.sources.refusal import problem_of
 from infer_console.sources.routes import (
     PREFIX,
     command_route,
@@ -56,6 +55,7 @@ from infer_console.sources.routes import (
     replica_path,
     request_path,
 )
+from infer_console.sources.transport import authorization, transport
 
 HEARTBEAT_S = 2.0
 #: A stream that is silent for three heartbeats is broken.
@@ -80,9 +80,9 @@ class EngineClient:
         # No proxy from the environment: one that buffers would hold the watch stream back.
         self._http = httpx2.AsyncClient(
             base_url=target.base_url,
-            transport=_transport(target),
+            transport=transport(target),
             timeout=httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S),
-            headers={"accept": "application/json", **_authorization(target)},
+            headers={"accept": "application/json", **authorization(target)},
             trust_env=False,
         )
 
@@ -233,7 +233,7 @@ class EngineClient:
                 "GET", f"{PREFIX}/recorder", params=params, timeout=timeout
             ) as response:
                 if response.status_code >= 300:
-                    raise RefusedError(_problem(response, await self._read(response)))
+                    raise RefusedError(problem_of(response, await self._read(response)))
                 async for chunk in response.aiter_bytes():
                     yield chunk
         except httpx2.HTTPError as error:
@@ -258,7 +258,7 @@ class EngineClient:
             ) as source:
                 if source.response.status_code >= 400:
                     body = await self._read(source.response)
-                    raise RefusedError(_problem(source.response, body))
+                    raise RefusedError(problem_of(source.response, body))
                 yield MessageStream(source)
         except httpx2.ReadTimeout as error:
             raise UnreachableError(self.target.url, f"silent for {SILENCE_S:g} s") from error
@@ -280,7 +280,7 @@ class EngineClient:
             sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
             raise UnreachableError(self.target.url, why(error), sent=sent) from error
         if response.status_code >= 300:
-            raise RefusedError(_problem(response, body))
+            raise RefusedError(problem_of(response, body))
         try:
             return msgspec.json.decode(body, type=answer)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -295,46 +295,6 @@ class EngineClient:
                     f"{self.target.url}: the answer is longer than {MAX_DOCUMENT_BYTES} bytes"
                 )
         return bytes(body)
-
-
-def _transport(target: Target) -> httpx2.AsyncBaseTransport:
-    if target.watched:
-        # Imported late: most consoles watch servers of ours.
-        from infer_console.sources.foreign.transport import ForeignTransport
-
-        trusted = _trusted(target) if target.tls else False
-
-        def to_server() -> httpx2.AsyncBaseTransport:
-            return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False)
-
-        return ForeignTransport(target, to_server)
-    if target.ssh is not None:
-        # Imported late: most consoles never start a process for this.
-        from infer_console.sources.ssh import SshTransport
-
-        return SshTransport(target.ssh)
-    if target.socket is not None:
-        # A socket has no TLS; to load the authorities' certificates would only take its time.
-        return httpx2.AsyncHTTPTransport(uds=target.socket, trust_env=False, verify=False)
-    return httpx2.AsyncHTTPTransport(verify=_trusted(target), trust_env=False)
-
-
-def _trusted(target: Target) -> ssl.SSLContext | bool:
-    """What vouches for an ``https://`` server."""
-    if not target.tls:
-        return True
-    try:
-        context = ssl.create_default_context(cafile=target.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise UnreachableError(
-            target.url, f"ca-file {target.ca_file}: {getattr(error, 'strerror', None) or error}", sent=False
-        ) from error
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
-
-
-def _authorization(target: Target) -> dict[str, str]:
-    return {} if target.token is None else {"authorization": f"Bearer {target.token}"}
 
 
 class MessageStream:
@@ -358,38 +318,3 @@ def actor() -> str:
         return getpass.getuser()[:64]
     except (OSError, KeyError):
         return "unknown"
-
-
-def _problem(response: httpx2.Response, body: bytes) -> Problem:
-    try:
-        return msgspec.json.decode(body, type=Problem)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        if response.status_code == 404 and _is_gateway_error(body):
-            return Problem(
-                status=404,
-                code="is_gateway",
-                title="That is the gateway, where clients send requests",
-                detail="connect to the engine server's control socket, like --connect unix:///path",
-            )
-        title = f"HTTP {response.status_code} {response.reason_phrase}".strip()
-        return Problem(status=response.status_code, code="http_error", title=title)
-
-
-class _GatewayError(msgspec.Struct):
-    """An error as the OpenAI API has it."""
-
-    message: str
-    type: str
-    code: str | None
-
-
-class _GatewayAnswer(msgspec.Struct):
-    error: _GatewayError
-
-
-def _is_gateway_error(body: bytes) -> bool:
-    try:
-        msgspec.json.decode(body, type=_GatewayAnswer)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return False
-    return True

@@ -9,10 +9,10 @@ from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, mode_of, pr
 from infer_engine.fleet.generation import Refusal
 from infer_engine.fleet.health import health
 from infer_engine.fleet.ledger import Ledger
-from infer_engine.fleet.lifecycle import set_state
 from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.moving import Moving
 from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.state_change import set_state
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.fleet.unknown import unknown_replica
 from infer_engine.protocol import Drain, DrainMode, Effect, Problem

@@ -23,7 +23,6 @@ from infer_engine.fleet.inbox import Inbox, StateChanges
 from infer_engine.fleet.intake import Intake, id_source
 from infer_engine.fleet.joining import Door, Joining
 from infer_engine.fleet.ledger import Ledger
-from infer_engine.fleet.lifecycle import Launch
 from infer_engine.fleet.limits_desk import LimitsDesk
 from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.members import Members, tell_failure
@@ -32,6 +31,7 @@ from infer_engine.fleet.observers import Observer, Observers
 from infer_engine.fleet.outlook_desk import OutlookDesk
 from infer_engine.fleet.placement import placement
 from infer_engine.fleet.preempting import Preempting
+from infer_engine.fleet.replica_process import Launch
 from infer_engine.fleet.resizing import Resizing
 from infer_engine.fleet.reverts import Reverts
 from infer_engine.fleet.router import Policy, choose

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infer_engine.fleet.feed import Feed
-from infer_engine.fleet.lifecycle import set_state
+from infer_engine.fleet.state_change import set_state
 from infer_engine.replica.handle import JoinedFrom, ReplicaHandle
 from infer_engine.replica.join_messages import EndLife, ToJoiner, Welcome, encode_join
 from infer_engine.replica.messages import ReplicaConfig

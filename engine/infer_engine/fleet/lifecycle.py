@@ -6,12 +6,12 @@ import contextlib
 import logging
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from infer_engine.fleet.feed import Feed
-from infer_engine.protocol import ReplicaState
+from infer_engine.fleet.replica_process import Launch, ReplicaProcess
+from infer_engine.fleet.state_change import set_state
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.messages import ReplicaConfig, Stop
 from infer_engine.replica.wire import WILL_FAIL_AGAIN
@@ -31,58 +31,6 @@ LOAD_SILENCE_S = 300.0
 STOP_GRACE_S = 2.0
 #: And to be gone once it was killed; then it is left to the kernel.
 KILL_GRACE_S = 5.0
-
-
-class ReplicaProcess(Protocol):
-    """What a launcher hands out: something that lives, and can be ended."""
-
-    @property
-    def pid(self) -> int | None:
-        """None while it has no process yet, where one has to be found a place first."""
-        ...
-
-    async def wait(self) -> int:
-        """Its exit code (negative: the signal) once it has ended."""
-        ...
-
-    def hang_up(self) -> None:
-        """Let it know that nobody needs it any more."""
-        ...
-
-    def kill(self) -> None: ...
-
-    async def stop(self) -> int | None:
-        """End it, kindly and then less so, within seconds; None if nothing helped."""
-        ...
-
-    def log_tail(self) -> str: ...
-
-    def cpu_s(self) -> float | None:
-        """Seconds of CPU it has used; None where that is not known."""
-        ...
-
-    def oom_killed(self) -> bool | None:
-        """Of one that was killed: whether the kernel may have done it for want of memory; None where that is
-        not known."""
-        ...
-
-    def cause(self) -> str | None:
-        """Why it ended, where the launcher knows more than the exit code; None where that tells all."""
-        ...
-
-
-#: Starts a replica: its configuration, the file for its log, and how many threads it computes with.
-Launch = Callable[[ReplicaConfig, Path, int], Awaitable[ReplicaProcess]]
-
-
-def set_state(
-    handle: ReplicaHandle, feed: Feed, state: ReplicaState, *, message: str | None = None, actor: str = ""
-) -> None:
-    """Change a replica's state; the feed tells of every change. ``message`` is server-made text."""
-    if handle.state == state:
-        return
-    handle.state = state
-    feed.event("replica", replica=handle.id, reason=state, message=message, actor=actor or None)
 
 
 class Lifecycle:

@@ -10,8 +10,9 @@ from pathlib import Path
 from msgspec import structs
 
 from infer_engine.fleet.feed import Feed
-from infer_engine.fleet.lifecycle import Launch, Lifecycle
+from infer_engine.fleet.lifecycle import Lifecycle
 from infer_engine.fleet.measures import Measures
+from infer_engine.fleet.replica_process import Launch
 from infer_engine.replica.handle import JoinedFrom, ReplicaHandle, Send
 from infer_engine.replica.launch_local import default_threads
 from infer_engine.settings import ReplicaSettings
