@@ -7,8 +7,8 @@ and ``--replicas N …`` measure some of it; the file keeps the rest. Parts:
 - ``router``: decisions of the real router among replicas that are only told about (no step loops).
 - ``report``: what one step report costs the server, from its bytes to the feed (no socket, no step loops).
 - ``server``: ``infer-console serve --simulate`` with two requests on every replica, watched by 0, 1, 2 and
-  4 streams as the Fleet screen asks for, and by one as the Replica screen does; documents; the recorder.
-- ``console``: the real console on that server, in a terminal of 200x50 at 4 Hz.
+  4 streams as the Fleet screen asks for, and by one as the Replica screen does; by the real console in a
+  terminal of 200x50 at 4 Hz; its documents, ``/metrics`` and the recorder.
 - ``mqtt``: an idle fleet and a real mosquitto (left out where there is none).
 
 The step loops of simulated replicas run in the server's process, which those of real ones do not: what they
@@ -45,11 +45,11 @@ from scale_table import read, table, write_docs, write_json
 
 ROOT = Path(__file__).parents[1]
 SIZES = (1, 10, 100, 300, 1_000)
-PARTS = ("router", "report", "server", "console", "mqtt")
+PARTS = ("router", "report", "server", "mqtt")
 #: Of each replica, in the router's index; requests in its batch there; decisions of each size.
-INDEXED_BLOCKS, RUNNING, DECISIONS = 100, 16, 300
+INDEXED_BLOCKS, RUNNING, DECISIONS = 100, 16, 200
 DEPLOYMENT, SPEED, LOAD = "llama-70b@4xh100", 0.01, 2
-SETTLE_S, WINDOW_S, PROBE_S = 1.5, 5.0, 0.05
+SETTLE_S, WINDOW_S, PROBE_S = 1.0, 4.0, 0.05
 FLEET_QUERY = "detail=&hz=4"
 ROSTER_QUERY = "replicas=r0&detail=roster,blocks&others=status&hz=4"
 Row = dict[str, float | None]
@@ -202,7 +202,7 @@ def window(fleet: EngineServer, streams: Sequence[str]) -> tuple[float, float | 
 
 def server(replicas: int) -> Row:
     with loaded(replicas) as fleet:
-        return watching(fleet) | documents(fleet)
+        return watching(fleet) | console(fleet) | documents(fleet)
 
 
 def watching(fleet: EngineServer) -> Row:
@@ -265,32 +265,31 @@ def timed(ask: Callable[[], httpx2.Response]) -> tuple[float, httpx2.Response]:
             return median(taken_ms), answer
 
 
-def console(replicas: int) -> Row:
-    with loaded(replicas) as fleet:
-        arguments = ["--connect", fleet.control_url, "--fps", "4", "--read-only"]
-        with ConsoleInTerminal(arguments) as terminal:
-            pin([terminal.process.pid], -1)
-            deadline_s = time.monotonic() + 30
-            picture = None
-            while picture is None and time.monotonic() < deadline_s:
-                time.sleep(0.1)
-                picture = first_seen(terminal, lambda lines: any("RUN" in line for line in lines))
-            frame = first_seen(terminal, lambda lines: any(line.strip() for line in lines))
-            time.sleep(3.0)
-            pin([terminal.process.pid], -1)  # threads that came since
-            terminal.forget()
-            used_s, began_s = terminal.cpu_s(), time.monotonic()
-            time.sleep(8.0)
-            taken_s = time.monotonic() - began_s
-            return {
-                "console CPU, %": 100 * (terminal.cpu_s() - used_s) / taken_s,
-                "console memory, MiB": terminal.rss_mib(),
-                "console to terminal, bytes/s": terminal.written_bytes / taken_s,
-                "console first frame, s": None if frame is None else frame - terminal.started_s,
-                "console first picture of the fleet, s": None
-                if picture is None
-                else picture - terminal.started_s,
-            }
+def console(fleet: EngineServer) -> Row:
+    """The real one, on the Fleet screen."""
+    arguments = ["--connect", fleet.control_url, "--fps", "4", "--read-only"]
+    with ConsoleInTerminal(arguments) as terminal:
+        pin([terminal.process.pid], -1)
+        deadline_s = time.monotonic() + 30
+        picture = None
+        while picture is None and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+            picture = first_seen(terminal, lambda lines: any("RUN" in line for line in lines))
+        frame = first_seen(terminal, lambda lines: any(line.strip() for line in lines))
+        time.sleep(SETTLE_S)
+        pin([terminal.process.pid], -1)  # threads that came since
+        terminal.forget()
+        used_s, began_s = terminal.cpu_s(), time.monotonic()
+        time.sleep(WINDOW_S)
+        taken_s = time.monotonic() - began_s
+        began = terminal.started_s
+        return {
+            "console CPU, %": 100 * (terminal.cpu_s() - used_s) / taken_s,
+            "console memory, MiB": terminal.rss_mib(),
+            "console to terminal, bytes/s": terminal.written_bytes / taken_s,
+            "console first frame, s": None if frame is None else frame - began,
+            "console first picture of the fleet, s": None if picture is None else picture - began,
+        }
 
 
 def resident_mib(pid: int) -> float:
@@ -373,7 +372,6 @@ def main() -> None:
         "router": router,
         "report": report,
         "server": server,
-        "console": console,
         "mqtt": mqtt,
     }
     for part in given.only:
