@@ -20,7 +20,7 @@ from infer_engine.replica.handle import ReplicaHandle
 from support.simulated_fleet import SimulatedBench, run, spec
 
 LARGE = SMALL_FLEET + 16
-SECONDS, HZ = 2, 4
+SECONDS, HZ = 1, 4
 
 
 class Server:
@@ -128,7 +128,7 @@ def test_what_an_operator_does_shows_at_once_in_a_large_fleet(tmp_path: Path) ->
         (watcher,) = watchers(Server(bench.fleet), 1)
         await asyncio.sleep(1)
         watcher.snapshot()
-        bench.fleet.drain("r7", Drain())
+        bench.fleet.draining.drain("r7", Drain())
         frames = [delta for delta in watcher.changes() if isinstance(delta, ReplicaFrame)]
         assert [(frame.replica, frame.status and frame.status.state) for frame in frames] == [
             ("r7", "draining")
