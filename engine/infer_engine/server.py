@@ -147,7 +147,7 @@ async def _run(
     supervisor = Supervisor.of_this_process()
     control = Doors(context, admitted, settings.control_hosts, sockets.control, sockets.control_tcp)
     recorder = Recorder(context, max_bytes=settings.recorder_mib << 20) if settings.recorder_mib else None
-    keeping = Keeping(recorder, fleet.settings.replicas, fleet.status)
+    keeping = Keeping(recorder, fleet.settings.replicas, fleet.board.status)
     context.recorder, context.history = keeping.recorder, keeping.history
     load.start()
     try:
@@ -195,7 +195,7 @@ def _publisher(settings: ServerSettings, context: Context, sockets: Sockets) -> 
         control = sockets.control_tcp and reached_at(
             sockets.control_tcp, settings.control_hosts, "http" if settings.tls_cert is None else "https"
         )
-        return Publisher(context.fleet, broker, status=context.status, control=control)
+        return Publisher(context.fleet, broker, status=context.watched, control=control)
     except (OSError, ValueError, SecretFileError) as error:
         raise StartError(str(error)) from error
 

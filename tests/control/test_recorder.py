@@ -34,7 +34,7 @@ class Server:
         self.sequence = iter(range(1, 1_000_000))
         self.stopping = asyncio.Event()
 
-    def status(self) -> Status:
+    def watched(self) -> Status:
         return self.fleet.status()
 
 

@@ -43,7 +43,7 @@ class Source:
     capabilities: list[str] = field(default_factory=lambda: ["watch"])
     sequence: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def status(self) -> Status:
+    def watched(self) -> Status:
         status = self.fleet.status()
         return structs.replace(status, fleet=structs.replace(status.fleet, gateway=self.gateway))
 

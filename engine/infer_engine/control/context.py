@@ -77,7 +77,13 @@ class Context:
 
     def status(self) -> Status:
         """The fleet's status with what only the server knows: its gateway and its test traffic."""
-        status = self.fleet.status()
+        return self._whole(self.fleet.status())
+
+    def watched(self) -> Status:
+        """The same for those who ask all the time; of a large fleet it may be a moment old."""
+        return self._whole(self.fleet.board.status())
+
+    def _whole(self, status: Status) -> Status:
         fleet = structs.replace(
             status.fleet,
             version=self.server_version,

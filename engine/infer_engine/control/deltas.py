@@ -12,6 +12,7 @@ from infer_engine.control.frames import STATUS_ONLY, SentReplica, row_changed
 from infer_engine.control.operations import Operations
 from infer_engine.control.outbox import Queue
 from infer_engine.control.watch_query import Query
+from infer_engine.fleet.board import period_s
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.protocol import (
     Delta,
@@ -47,7 +48,7 @@ class Source(Protocol):
     #: Numbers the messages of all streams.
     sequence: Iterator[int]
 
-    def status(self) -> Status: ...
+    def watched(self) -> Status: ...
 
 
 class Deltas:
@@ -77,8 +78,12 @@ class Deltas:
     def observing(self) -> ExitStack:
         """Have the replicas observed as asked for, until what this returns is closed."""
         observed = ExitStack()
+        hz = self.query.hz
+        if self.query.replicas is None and not self._is_near:
+            # Nobody is told more often; in a large fleet what they all say is work, too.
+            hz = min(hz, 1 / (period_s(len(self._source.fleet.replica_ids())) or 1 / hz))
         for replica in self.query.replicas or [None]:
-            observer = self._source.fleet.observe(replica, self.query.hz, self.query.detail.blocks)
+            observer = self._source.fleet.observe(replica, hz, self.query.detail.blocks)
             observed.enter_context(closing(observer))
         return observed
 
@@ -115,14 +120,17 @@ class Deltas:
         now_s = self._clock()
         deltas: list[Delta] = []
         ids = self._source.fleet.replica_ids()
-        shown = [each for each in ids if self.query.others or self._asked(each)]
+        shown = dict.fromkeys(each for each in ids if self.query.others or self._asked(each))
         for replica in [each for each in self._replicas if each not in shown]:
             del self._replicas[replica]
             deltas.append(ReplicaGone(replica=replica))
+        fleet, near = self._source.fleet, self._is_near
         for replica in shown:
             sent = self._replicas.setdefault(replica, SentReplica())
-            detail = self.query.detail if self._asked(replica) else STATUS_ONLY
-            frame = sent.delta(self._source.fleet.frame(replica), detail, now_s)
+            if near and self._asked(replica):
+                frame = sent.delta(fleet.frame(replica), self.query.detail, now_s)
+            else:
+                frame = sent.delta(fleet.board.frame(replica), STATUS_ONLY, now_s)
             if frame is not None:
                 deltas.append(frame)
         return deltas
@@ -146,7 +154,7 @@ class Deltas:
         if self._fleet is not None and now_s - self._fleet_at_s < FLEET_PERIOD_S:
             return []
         self._fleet_at_s = now_s
-        status = self._source.status()
+        status = self._source.watched()
         delta = FleetDelta(fleet=status.fleet, totals=status.totals)
         if delta == self._fleet:
             return []
@@ -157,6 +165,11 @@ class Deltas:
         if isinstance(item, Event):
             return True
         return self.query.detail.steps and self._asked(item.replica)
+
+    @property
+    def _is_near(self) -> bool:
+        """More than its status is told of what was asked for."""
+        return self.query.detail.roster or self.query.detail.blocks
 
     def _asked(self, replica: str) -> bool:
         return self.query.replicas is None or replica in self.query.replicas

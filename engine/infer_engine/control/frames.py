@@ -44,12 +44,17 @@ class SentReplica:
     incarnation: int | None = None
     ages_at_s: float = 0.0
     age_period_s: float = AGE_PERIOD_S
+    #: The frame that was looked at last: in the same one only ages can be due.
+    seen: ReplicaFrame | None = None
 
     def delta(self, whole: ReplicaFrame, detail: Detail, now_s: float) -> ReplicaFrame | None:
         """The frame to send now, or None when the watcher knows everything; remembers it as sent. ``whole``
         is a frame with all its parts, from one moment; so is what the watcher has after applying the
         result."""
         ages_due = now_s - self.ages_at_s >= self.age_period_s
+        if whole is self.seen and not ages_due:
+            return None
+        self.seen = whole
         status = self._status_change(whole.status, ages_due)
         rows, removed, order = self._roster_change(whole, ages_due) if detail.roster else (None, [], None)
         blocks = self._block_change(whole) if detail.blocks else None

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from infer_engine.fleet.board import Board
 from infer_engine.fleet.cancelling import cancel
 from infer_engine.fleet.capacity import Capacity
 from infer_engine.fleet.chores import TICK_S, Chores
@@ -148,6 +149,8 @@ class Fleet:
             self.specs,
             uses,
         )
+        #: For those who watch.
+        self.board = Board(self._views, clock, pace)
         states = StateChanges(ready=self._welcome.loaded, observed=self.draining.observed)
         self._inbox = Inbox(
             self._handles, self._ledger, placer, moving, self.measures, states, self._link.send
@@ -236,8 +239,11 @@ class Fleet:
             self.joining.hear(route, public, address, message)
 
     def _after_batch(self) -> None:
+        """Answer those who spoke in it: who did not has nothing to be acknowledged, and what it did not read
+        the chores try again."""
         self.placement.moving.advance()
-        for handle in self._handles.values():
+        heard, self._inbox.heard = self._inbox.heard, {}
+        for handle in heard.values():
             handle.flush()
 
     def _take_back(self, request_id: str) -> None:

@@ -66,6 +66,8 @@ class Inbox:
     #: Messages of past incarnations and strangers, since the start.
     ignored: int = 0
     waker: Waker = field(default_factory=Waker)
+    #: Who spoke since whoever ends a batch took them: in a large fleet few do in one batch.
+    heard: dict[str, ReplicaHandle] = field(default_factory=dict[str, ReplicaHandle])
 
     def receive(self, sender: bytes, message: FromReplica) -> None:
         handle = self._handle_of(sender)
@@ -76,6 +78,7 @@ class Inbox:
             )
             self.dismiss(sender, Stop())
             return
+        self.heard[handle.id] = handle
         handle.hear(message, self.ledger.clock(), self.ledger.feed.wall())
         loads = self.placer.loads
         loads.heard(handle, message)

@@ -61,9 +61,9 @@ class Views:
         newest = handle.report if handle.report_is_newer else handle.observation
         return self._replica(handle, newest, handle.limits, running, len(requests) - running, handle.report)
 
-    def frame(self, replica: str) -> ReplicaFrame:
-        """Whole, and all of it from one observation (``step``, ``at``): status, rows, order, and blocks where
-        they were asked for. KeyError when there is no such replica."""
+    def frame(self, replica: str, *, rows: bool = True) -> ReplicaFrame:
+        """All of it from one observation (``step``, ``at``): status, and unless they are not wanted rows,
+        order, and blocks where they were asked for. KeyError when there is no such replica."""
         handle = self.handles[replica]
         observation = handle.observation
         if observation is None or handle.observed_at is None:
@@ -84,14 +84,16 @@ class Views:
             len(observation.rows) - running if observation.waiting is None else observation.waiting,
             handle.observed_report,
         )
-        rows = self._observed_rows(observation)
+        if not rows:
+            return ReplicaFrame(replica=replica, step=observation.step, at=handle.observed_at, status=status)
+        observed = self._observed_rows(observation)
         return ReplicaFrame(
             replica=replica,
             step=observation.step,
             at=handle.observed_at,
             status=status,
-            rows=rows,
-            order=[row.id for row in rows],
+            rows=observed,
+            order=[row.id for row in observed],
             blocks=handle.block_runs,
         )
 
@@ -236,8 +238,14 @@ class Views:
 
     # --- the whole -----------------------------------------------------------------------------------------
 
-    def status(self) -> Status:
-        replicas = [self.replica(replica) for replica in self.handles]
+    def version(self, replica: str) -> str | None:
+        """Which version of it is wanted."""
+        return None if self.specs is None else self.specs.version(f"replica:{replica}")
+
+    def status(self, replicas: list[Replica] | None = None) -> Status:
+        """As of now, or of what was told of its ``replicas`` lately."""
+        if replicas is None:
+            replicas = [self.replica(replica) for replica in self.handles]
         return Status(fleet=self._fleet(), replicas=replicas, totals=self._totals(replicas))
 
     def _fleet(self) -> Fleet:

@@ -141,7 +141,7 @@ def _model_routes(model_name: str, context_length: int) -> list[Route]:
 
 def _metrics_page(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
     async def page(request: Request) -> Response:
-        body, content_type = metrics.exposition(request.headers.get("accept", ""))
+        body, content_type = await metrics.page(request.headers.get("accept", ""))
         return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
     return page

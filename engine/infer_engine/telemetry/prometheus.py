@@ -32,12 +32,16 @@ from infer_engine.protocol import (
     PreemptMode,
     Replica,
     ReplicaState,
+    ScalingStatus,
     Status,
 )
+from infer_engine.protocol import Fleet as FleetStatus
 from infer_engine.telemetry.gen_ai import GenAi
 from infer_engine.telemetry.histograms import ITL_S, REQUEST_S, STEP_S, TTFT_S, Histogram
 from infer_engine.telemetry.vllm_ended import VllmEnded
 
+#: Lines that are written without leaving the event loop: some 20 ms.
+MOST_SAMPLES_AT_ONCE = 2_000
 _LABELS = ("model_name", "engine")
 _STATES: tuple[ReplicaState, ...] = get_args(ReplicaState)
 _PREEMPT_MODES: tuple[PreemptMode, ...] = get_args(PreemptMode)
@@ -100,6 +104,17 @@ _COUNTERS: list[tuple[str, str, Callable[[ReplicaMeasures], float]]] = [
 ]
 
 
+class _Collected(CollectorRegistry):
+    """Families that are there already, where an encoder wants a registry."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.families: list[Metric] = []
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self.families)
+
+
 class Metrics(Collector):
     """One fleet's metrics. Costs a histogram increment per token, and one status per scrape."""
 
@@ -133,6 +148,18 @@ class Metrics(Collector):
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
+    async def page(self, accept: str) -> tuple[bytes, str]:
+        """The same for an event loop that others need meanwhile: of a large fleet the page is megabytes, so
+        it is made family by family, and written in a thread."""
+        collected = _Collected()
+        for family in self._registry.collect():
+            collected.families.append(family)
+            await asyncio.sleep(0)
+        encode, content_type = choose_encoder(accept)
+        if sum(len(family.samples) for family in collected.families) <= MOST_SAMPLES_AT_ONCE:
+            return encode(collected), content_type
+        return await asyncio.to_thread(encode, collected), content_type
+
     def collect(self) -> Iterator[Metric]:
         status = self._fleet.status()
         yield from self._gauges(status)
@@ -141,7 +168,7 @@ class Metrics(Collector):
         yield from self._latencies()
         yield from self._ended.collect()
         yield from self._gen_ai.collect()
-        yield from self._fleet_wide()
+        yield from self._fleet_wide(status.fleet)
 
     def _moves(self) -> Iterator[Metric]:
         for name, help_text, counts in (
@@ -264,7 +291,7 @@ class Metrics(Collector):
                 family.add_metric([self._model, replica], histogram.buckets(), histogram.sum)
             yield family
 
-    def _fleet_wide(self) -> Iterator[Metric]:
+    def _fleet_wide(self, fleet: FleetStatus) -> Iterator[Metric]:
         rejected = CounterMetricFamily(
             "infer_requests_rejected", "Requests refused.", labels=("model_name", "code")
         )
@@ -281,17 +308,16 @@ class Metrics(Collector):
             family = GaugeMetricFamily(name, help_text, labels=("model_name",))
             _add(family, [self._model], value)
             yield family
-        yield from self._scaling()
-        yield from self._simulation()
+        yield from self._scaling(fleet.scaling)
+        yield from self._simulation(fleet)
         build = GaugeMetricFamily(
             "infer_build_info", "What runs.", labels=("model_name", "version", "protocol_version")
         )
         build.add_metric([self._model, _version(), str(PROTOCOL_VERSION)], 1)
         yield build
 
-    def _scaling(self) -> Iterator[Metric]:
+    def _scaling(self, scaling: ScalingStatus | None) -> Iterator[Metric]:
         """The recommended count and what it is worked out of, for autoscalers and alarms."""
-        scaling = self._fleet.status().fleet.scaling
         if scaling is None:
             return
         for name, help_text, value in (
@@ -317,9 +343,8 @@ class Metrics(Collector):
             _add(family, [self._model], value)
             yield family
 
-    def _simulation(self) -> Iterator[Metric]:
+    def _simulation(self, fleet: FleetStatus) -> Iterator[Metric]:
         """1 where nothing on this page was measured on a GPU, so that no alarm is built on it by mistake."""
-        fleet = self._fleet.status().fleet
         simulation = fleet.simulation
         mark = GaugeMetricFamily(
             "infer_simulated",
