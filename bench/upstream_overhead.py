@@ -2,9 +2,10 @@
 server directly, in turns in one run.
 
 python bench/upstream_overhead.py DIRECT_URL GATEWAY_URL --model NAME [--direct-model NAME] [--requests N]
+    [--server WORDS] [--out FILE]
 
 Both are asked with the same chat prompts through ``/v1/chat/completions``, one at a time, greedy. The server
-must be idle otherwise. Prints one JSON object: medians in seconds, their difference and their ratio.
+must be idle otherwise. Prints one JSON object: the machine, medians in seconds, their difference and ratio.
 """
 
 import argparse
@@ -13,9 +14,11 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
+from infer_engine.benchmark.machine import describe
 
 TOKENS = 48
 TIMEOUT_S = 300.0
@@ -70,6 +73,8 @@ def main() -> int:
     parser.add_argument("--model", required=True, help="what the gateway calls the model")
     parser.add_argument("--direct-model", default="", help="what the server calls it")
     parser.add_argument("--requests", type=int, default=12)
+    parser.add_argument("--server", default="", help="what it is, to be kept with the numbers")
+    parser.add_argument("--out", type=Path, help="where the object is kept too")
     options = parser.parse_args()
     sides: dict[str, list[Took]] = {"direct": [], "gateway": []}
     # A connection each: servers that close idle ones just when they are used again are not what is measured.
@@ -90,11 +95,19 @@ def main() -> int:
         ),
         compared("itl", [each.itl_s for each in sides["direct"]], [each.itl_s for each in sides["gateway"]]),
     ]
-    print(
-        json.dumps(
-            {"version": 1, "requests": options.requests, "tokens": TOKENS, "results": results}, indent=1
-        )
-    )
+    document = {
+        "version": 1,
+        "at": time.strftime("%Y-%m-%d", time.gmtime()),
+        "machine": describe(),
+        "server": options.server,
+        "requests": options.requests,
+        "tokens": TOKENS,
+        "results": results,
+    }
+    told = json.dumps(document, indent=1)
+    print(told)
+    if options.out is not None:
+        options.out.write_text(told + "\n")
     return 0
 
 

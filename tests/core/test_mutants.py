@@ -517,8 +517,8 @@ MUTANTS = [
     Mutant(
         "all of batch yields",
         "batch_plan",
-        "while not admission.fits(head, limits, len(running)):",
-        "for _ in batch:",
+        "while batch and not admission.fits(head, limits, len(running)):",
+        "while batch:",
         yields_and_admits,
     ),
     Mutant(

@@ -1,11 +1,13 @@
 """Real servers behind our gateway: streams, drain, cancel, headroom, and kill -9 under load."""
 
+import asyncio
 import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Generation
@@ -22,6 +24,8 @@ peer = pytest.importorskip("support.peer")
 #: The servers share one slow machine with everything else.
 WITHIN_S = 240.0
 TOKENS = 120
+#: Logarithms of the likelihoods of two tokens that rounding may exchange.
+TIE = 0.05
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -90,6 +94,30 @@ async def test_a_drain_moves_running_streams(
         await until(lambda: fleet.replica("r0").state == "drained", "it is empty", WITHIN_S)
         await complete(*generations)
         assert all(each.replica == "r1" and each.moves for each in moved)
+        # Of one make, it goes on as it would have: each is asked again, alone and undisturbed.
+        for each in moved:
+            again = fleet.submit(each.spec)
+            await complete(again)
+            await asyncio.to_thread(same_or_tied, two[1], each, again)
+
+
+def same_or_tied(server: "peer.Peer", one: Generation, other: Generation) -> None:
+    """The same tokens; or where they part, both were as likely but for rounding, which differs with who else
+    is in the batch."""
+    pairs = zip(one.emitted, other.emitted, strict=False)
+    at = next((at for at, (left, right) in enumerate(pairs) if left != right), None)
+    if at is None:
+        return
+    asked = {
+        "prompt": [*one.spec.prompt, *one.emitted[:at]],
+        "n_predict": 1,
+        "n_probs": 8,
+        "temperature": 0.0,
+        "cache_prompt": False,
+    }
+    answer = httpx2.post(f"{server.url}/completion", json=asked, timeout=WITHIN_S, trust_env=False).json()
+    likely = {each["id"]: each["logprob"] for each in answer["completion_probabilities"][0]["top_logprobs"]}
+    assert abs(likely[one.emitted[at]] - likely[other.emitted[at]]) < TIE, (at, likely)
 
 
 async def test_a_cancelled_request_leaves_its_slot(

@@ -79,9 +79,11 @@ class BatchPlan:
         if not batch or not admission.would_fit(head, limits, len(running), batch):
             return 0
         left = 0
-        while not admission.fits(head, limits, len(running)):
-            self._take_out(least_important(self._batch.preemptible()))
+        # Blocks that are given up need not be free at once: a server of others says when they are.
+        while batch and not admission.fits(head, limits, len(running)):
+            self._take_out(least_important(batch))
             left += 1
+            batch = [request for request in self._batch.preemptible() if request.lane == "batch"]
         return left
 
     def _make_room(self, request: Request, tokens: int) -> None:
