@@ -18,7 +18,7 @@ _told = msgspec.json.Decoder(Told)
 
 def pack_events(events: Sequence[tuple[float, Event]]) -> bytes:
     """With the moments at which they were told."""
-    return _small(_encoder.encode(events)) if events else b""
+    return small(_encoder.encode(events)) if events else b""
 
 
 def unpack_events(packed: bytes) -> Told:
@@ -26,7 +26,7 @@ def unpack_events(packed: bytes) -> Told:
 
 
 def pack_judge(judge: Judge) -> bytes:
-    return _small(pickle.dumps(judge, pickle.HIGHEST_PROTOCOL))
+    return small(pickle.dumps(judge, pickle.HIGHEST_PROTOCOL))
 
 
 def unpack_judge(packed: bytes) -> Judge:
@@ -36,6 +36,7 @@ def unpack_judge(packed: bytes) -> Judge:
     return judge
 
 
-def _small(content: bytes) -> bytes:
+def small(content: bytes | bytearray) -> bytes:
+    """Compressed, by a compressor that is gone afterwards: each keeps more than a MiB once it was used."""
     # A copy: what the compressor returns keeps all the room that it might have needed.
     return bytes(memoryview(zstandard.compress(content, 3)))

@@ -17,7 +17,7 @@ from infer_engine.protocol import Event
 from infer_console.diagnosis.judge import Judge
 from infer_console.past.kept import Kept
 from infer_console.past.marks import Mark, Marks
-from infer_console.past.packed import pack_events, pack_judge, unpack_events, unpack_judge
+from infer_console.past.packed import pack_events, pack_judge, small, unpack_events, unpack_judge
 from infer_console.state.feed import MAX_EVENTS
 from infer_console.state.series import INTERVAL_S, SAMPLES, SeriesSample
 
@@ -114,7 +114,6 @@ class Tape:
         #: What the histories had before the first segment.
         self._before: deque[tuple[float, Samples]] = deque(maxlen=SAMPLES)
         self._events_before: deque[tuple[float, Event]] = deque(maxlen=MAX_EVENTS)
-        self._compressor = zstandard.ZstdCompressor(level=3)
         #: Segments that had to go.
         self.dropped = 0
 
@@ -174,8 +173,7 @@ class Tape:
 
     def _compress(self, segment: Segment) -> None:
         if segment.pending:
-            # A copy: what the compressor returns keeps all the room that it might have needed.
-            frame = bytes(memoryview(self._compressor.compress(bytes(segment.pending))))
+            frame = small(segment.pending)
             self._count(segment, len(frame) - len(segment.pending))
             segment.frames.append(frame)
             segment.pending.clear()
