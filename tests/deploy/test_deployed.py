@@ -33,7 +33,7 @@ def test_commented_settings_of_the_example_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("replicas = 0", "replicas"),
+        ("replicas = -1", "replicas"),
         ("replicsa = 2", "replicsa"),
         ("replica = 3", "replica is a table"),
         ("[replica]\nblock_size = 9000", "block_size"),

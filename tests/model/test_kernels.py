@@ -237,6 +237,7 @@ def test_kernels_that_compute_wrongly_are_not_used(
     assert "failed their check" in caplog.text
 
 
+@pytest.mark.apart
 def test_decodes_of_every_head_size_and_short_context() -> None:
     """In processes that load what others compiled: linked into one function and optimised once more, it is
     other machine code, and once was wrong. One process for each instruction set, at the same time."""
@@ -263,7 +264,7 @@ def sweep(simd: str, *options: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     )
     return json.loads(done.stdout)
 
