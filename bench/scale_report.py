@@ -10,6 +10,7 @@ from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import GenerationSpec
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import GatewayStatus
+from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.messages import Admitted, FromReplica, Ready, StepReport, TokenOut, ToReplica
 from infer_engine.replica.server_link import OnMessage, Sent
 from infer_engine.replica.wire import decode_from_replica, encode
@@ -18,6 +19,7 @@ from infer_engine.settings import ServerSettings
 from infer_engine.telemetry.prometheus import Metrics
 
 REPORTS = 400
+REPORTING = 20
 _INFO = RunnerInfo(
     model="none",
     vocab_size=100,
@@ -49,10 +51,10 @@ class Link:
 
 
 class ReportedFleet:
-    """``replicas`` that are ready and have ``running`` requests each; none of them is a process."""
+    """``replicas`` that are ready, of which the first REPORTING have ``running`` requests each; none is a
+    process."""
 
     def __init__(self, replicas: int, running: int) -> None:
-        self._running = running
         self._links: list[Link] = []
         self._step = 1
         with TemporaryDirectory() as directory:
@@ -65,34 +67,38 @@ class ReportedFleet:
             )
         Metrics(self.fleet, "none", lambda: GatewayStatus())
         self._handles = self.fleet.members.handles
-        for handle in self._handles.values():
-            handle.begin(1)
-            self._deliver(
-                handle.identity,
-                Ready(
-                    incarnation=1,
-                    info=_INFO,
-                    admit_limit=18_000,
-                    batch_limit=13_000,
-                    max_running=256,
-                    token_budget=2_048,
-                ),
-            )
+        handles = list(self._handles.values())
+        for handle in handles[:REPORTING]:
+            self._ready(handle)
         spec = GenerationSpec(prompt=(1, 2, 3), max_tokens=4_000, sampling=Sampling(), stop_token_ids=())
-        self._requests: dict[str, list[str]] = {each: [] for each in self._handles}
-        self._tokens = dict.fromkeys(self._handles, 0)
-        for _ in range(replicas * running):
+        self._requests: dict[str, list[str]] = {each.id: [] for each in handles[:REPORTING]}
+        self._tokens = dict.fromkeys(self._requests, 0)
+        for _ in range(len(self._requests) * running):
             generation = self.fleet.submit(spec)
             self._requests[generation.replica or ""].append(generation.id)
+        for handle in handles[REPORTING:]:
+            self._ready(handle)
         for replica, requests in self._requests.items():
             self._report(replica, [Admitted(each, 1, False) for each in requests])
 
     def report_us(self) -> float:
         """Microseconds, the mean of many, each from another replica as far as there are so many, and a batch
         of its own."""
-        ids = list(self._handles)
+        ids = list(self._requests)
         taken_ns = sum(self._report(ids[number % len(ids)]) for number in range(REPORTS))
         return taken_ns / REPORTS / 1_000
+
+    def _ready(self, handle: ReplicaHandle) -> None:
+        handle.begin(1)
+        ready = Ready(
+            incarnation=1,
+            info=_INFO,
+            admit_limit=18_000,
+            batch_limit=13_000,
+            max_running=256,
+            token_budget=2_048,
+        )
+        self._deliver(handle.identity, ready)
 
     def _link(self, directory: Path, on_message: OnMessage, on_batch_end: Callable[[], None]) -> Link:
         self._links.append(Link(directory, on_message, on_batch_end))
