@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from infer_engine.replica.handle import ReplicaHandle
 from support.simulated_fleet import SimulatedBench, run, spec
 
 LARGE = SMALL_FLEET + 16
-SECONDS, HZ = 1, 4
+SECONDS, HZ = 2, 4
 
 
 class Server:
@@ -62,21 +63,24 @@ def watchers(server: Server, count: int) -> list[Deltas]:
 async def play(bench: SimulatedBench, count: int, counts: Counts) -> list[list[Delta]]:
     """What each of ``count`` watchers is told in SECONDS of a fleet, some of which is busy, the snapshots
     left out and not counted."""
-    for number in range(8):
+    for number in range(4):
         bench.fleet.submit(spec(16, 4_000, first=100 * number))
     busy = {row.replica for row in bench.fleet.rows()}
     made = watchers(Server(bench.fleet), count)
     told: list[list[Delta]] = [[] for _ in made]
-    await asyncio.sleep(1)
-    for each in made:
-        each.snapshot()
-    counts.of.clear()
-    for _ in range(SECONDS * HZ):
-        await asyncio.sleep(1 / HZ)
-        for each, deltas in zip(made, told, strict=True):
-            deltas += each.changes()
-    for each in made:
-        each.close()
+    with ExitStack() as observed:
+        for each in made:
+            observed.enter_context(each.observing())
+        await asyncio.sleep(1)
+        for each in made:
+            each.snapshot()
+        counts.of.clear()
+        for _ in range(SECONDS * HZ):
+            await asyncio.sleep(1 / HZ)
+            for each, deltas in zip(made, told, strict=True):
+                deltas += each.changes()
+        for each in made:
+            each.close()
     for deltas in told:
         assert {delta.replica for delta in deltas if isinstance(delta, ReplicaFrame)} >= busy
         assert any(isinstance(delta, FleetDelta) for delta in deltas)
