@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,8 @@ LOG_TAIL_BYTES = 16 * 1024
 MAX_LOG_BYTES = 8 * 1024 * 1024
 #: How long the log of an engine that failed is kept.
 KEEP_FAILED_S = 7 * 86_400.0
+#: A console that is older than this has its lock and its log.
+STARTED_S = 60.0
 #: Files of the private directory: locked while its console lives; the child's log; put there when it failed.
 LOCK, LOG, FAILED = "lock", "engine.log", "failed"
 #: Longest first line that is taken from the child.
@@ -247,15 +250,22 @@ def _make_directory() -> Path:
 
 
 def remove_stale_directories() -> None:
-    """Those of consoles that were killed. Their lock is free; a console that is just starting has no log
-    yet."""
-    for log in private_directory_place().glob(f"{EMBEDDED_PREFIX}*/{LOG}"):
-        directory = log.parent
+    """Those of consoles that were killed: their lock is free. One that is just starting may have no log, and
+    no lock, yet, so without a log it has to be old; without a lock nothing is removed but an empty one."""
+    for directory in private_directory_place().glob(f"{EMBEDDED_PREFIX}*"):
         try:
-            if directory.lstat().st_uid != os.getuid() or not (directory / LOCK).is_file():
+            made = directory.lstat()
+            if made.st_uid != os.getuid() or not stat.S_ISDIR(made.st_mode):
+                continue
+            old = time.time() - made.st_mtime >= STARTED_S
+            if not (directory / LOCK).is_file():
+                if old:
+                    directory.rmdir()
                 continue
             failed = directory / FAILED
             if failed.exists() and time.time() - failed.stat().st_mtime < KEEP_FAILED_S:
+                continue
+            if not old and not (directory / LOG).exists():
                 continue
             lock = _lock(directory / LOCK)
         except OSError:

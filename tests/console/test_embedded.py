@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,22 @@ def test_a_share_of_the_cores_is_left_to_the_console(monkeypatch: pytest.MonkeyP
         settings = default_settings({"INFER_CONSOLE_MODEL": "/models/mine.gguf"})
         assert settings == {"replicas": 2, "replica": {"model": "/models/mine.gguf", "threads": threads}}
         assert default_settings({})["replica"]["model"] == DEFAULT_MODEL
+
+
+def test_what_an_engine_left_behind_is_removed_when_it_is_old(directory: Path) -> None:
+    """A console that was killed early: its directory has no log, or nothing at all."""
+    long_ago = time.time() - 3_600
+    for name, files in (("empty", ()), ("locked", ("lock",)), ("full", ("what",)), ("new", ())):
+        place = directory / f"infer-console-{name}"
+        place.mkdir(mode=0o700)
+        for file in files:
+            (place / file).touch()
+        if name != "new":
+            os.utime(place, (long_ago, long_ago))
+    (directory / "infer-console-link").symlink_to(directory / "infer-console-full")
+    remove_stale_directories()
+    left = {path.name for path in directory.iterdir() if path.name.startswith("infer-console-")}
+    assert left == {"infer-console-full", "infer-console-new", "infer-console-link"}
 
 
 def test_what_a_killed_console_left_goes_with_the_next_start(directory: Path) -> None:

@@ -118,3 +118,22 @@ async def test_with_one_fleet_it_is_said_how_to_have_more() -> None:
     async with drive(pictures.small()) as driven:
         await driven.press("ctrl+n")
         await driven.wait_for("--connect may be given several times")
+        await driven.press("0")
+        await driven.wait_for("--connect may be given several times")
+
+
+async def test_the_fleets_by_number_each_with_its_alarms() -> None:
+    async with two() as (driven, _, _):
+        await driven.press("0")
+        await driven.wait_for("─ Fleets ")
+        rows = {
+            number: row for row in driven.lines for number in ("1 eu-west", "2 us-east-2J") if number in row
+        }
+        assert len(rows) == 2
+        assert all("LIVE" in row for row in rows.values())
+        assert "▲" in rows["2 us-east-2J"]
+        await driven.press("9")  # is none
+        await driven.wait_for("─ Fleets ")
+        await driven.press("2")
+        await driven.wait_for("fleet: us-east-2J")
+        assert "─ Fleets " not in driven.text

@@ -5,11 +5,12 @@ import dataclasses
 import msgspec
 import pytest
 from infer_console.state.picture import TimelinePicture
+from infer_console.view.events import event_rows
 from infer_console.view.life import Stage, stages
 from infer_console.view.listing import counts, every_item, listed
 from infer_console.view.look import REQUEST_SORTS, Look
 from infer_console.view.operations import eta_s
-from infer_console.view.order import operations
+from infer_console.view.order import operations, pane_ids
 from infer_console.view.requests import request_table
 from infer_console.view.row import plain
 from infer_console.view.streams import panel_rows
@@ -202,3 +203,16 @@ def test_what_stands_in_for_a_timeline_says_why(looked_up: TimelinePicture | Non
     picture = dataclasses.replace(list_pictures.listed(), events=(event,), timeline=looked_up)
     rows = timeline_section(picture, Look(timeline="a"), "a", 100, 20)
     assert why in "\n".join(plain(row) for row in rows)
+
+
+def test_the_same_number_of_two_servers_is_two_events() -> None:
+    """A server that was started again counts from one again; the cursor stands on one row."""
+    before, after = (Event(seq=7, at=pictures.NOW - ago_s, kind="replica", replica="r0") for ago_s in (9, 1))
+    picture = dataclasses.replace(pictures.small(), events=(before, after))
+    look = Look()
+    look.focus["events"] = "events"
+    ids = pane_ids(picture, look, "events", "events")
+    assert len(set(ids)) == 2
+    look.cursor("events", "events").select(ids, ids[1])
+    rows = event_rows(picture, look, "events", 100, 10)
+    assert sum(any(span.tone == "cursor" for span in row) for row in rows) == 1

@@ -4,7 +4,7 @@ import msgspec
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.view.layout import Want, allot, rule, window
 from infer_console.view.look import Cursor, Look, Size
-from infer_console.view.order import fleet_order, pane_ids, queue, roster
+from infer_console.view.order import event_id, fleet_order, pane_ids, queue, roster
 from infer_console.view.owners import LETTERS, OwnerLetters
 from infer_console.view.replica_screen import replica_screen
 from infer_console.view.row import Line, overlay, plain
@@ -106,8 +106,9 @@ def test_queue_keeps_its_places_under_a_filter() -> None:
 
 def test_events_are_newest_first_and_of_the_replica() -> None:
     picture = pictures.incident()
-    assert pane_ids(picture, Look(), "fleet", "events")[0] == "11"
-    assert pane_ids(picture, Look(replica="r6"), "replica", "events") == ["8"]
+    assert pane_ids(picture, Look(), "fleet", "events")[0] == event_id(picture.events[-1])
+    of_r6 = [event_id(event) for event in picture.events if event.seq == 8]
+    assert pane_ids(picture, Look(replica="r6"), "replica", "events") == of_r6
 
 
 def test_letters_stay_while_a_request_runs() -> None:

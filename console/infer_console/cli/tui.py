@@ -93,7 +93,7 @@ def run_tui(arguments: Namespace) -> int:
     if not terminals:
         complain("the console needs a terminal that can draw; for scripts: infer-console status --json")
         return codes.USAGE
-    if len(arguments.connect) > 1 and not dumb:
+    if len(arguments.connect) + (arguments.context is not None) > 1 and not dumb:
         return _watch_several(arguments)
     try:
         target = resolve(arguments.connect, context=arguments.context) or find_embedded()
@@ -134,18 +134,17 @@ def _watch(target: Target, arguments: Namespace) -> int:
 
 
 def _watch_several(arguments: Namespace) -> int:
-    """A collector for each of the fleets that were named; the first is shown."""
+    """A collector for each of the fleets that were named, the context's first; the first is shown."""
     from infer_console.cli.output import complain
     from infer_console.collector import STOP_TIMEOUT_S, Collector, stop_all
 
-    if len(arguments.connect) > MOST_FLEETS:
-        complain(f"--connect: {len(arguments.connect)} were given, allowed are up to {MOST_FLEETS}")
-        return codes.USAGE
-    if arguments.context is not None:
-        complain("--connect and --context: both name a server; give one of them")
+    given = len(arguments.connect) + (arguments.context is not None)
+    if given > MOST_FLEETS:
+        complain(f"--connect and --context: {given} were given, allowed are up to {MOST_FLEETS}")
         return codes.USAGE
     try:
-        targets = [resolve([url]) for url in dict.fromkeys(arguments.connect)]
+        targets = [resolve([], context=arguments.context)] if arguments.context is not None else []
+        targets += [resolve([url]) for url in dict.fromkeys(arguments.connect)]
     except ConnectError as error:
         complain(str(error))
         return codes.USAGE

@@ -24,6 +24,8 @@ HISTORY_STEP_S = 20.0
 #: A time that could not be had is asked for again after this long.
 AGAIN_AFTER_S = 10.0
 MOST_REMEMBERED = 64
+#: That there is nothing to ask for is said for so long: nobody would take it back.
+SAID_S = 6.0
 
 
 class RecorderClient(Protocol):
@@ -42,19 +44,27 @@ class FlightRecords:
         self._busy = False
         #: Moments asked for, and when.
         self._asked: list[tuple[float, float]] = []
-        #: What is under way or went wrong, in a few words; server text, not yet safe to print.
-        self.progress = ""
+        self.said = ""
+        self._said_until_s: float | None = None
+
+    @property
+    def progress(self) -> str:
+        """What is under way or went wrong, in a few words; server text, not yet safe to print."""
+        until_s = self._said_until_s
+        return self.said if until_s is None or self._clock() < until_s else ""
+
+    @progress.setter
+    def progress(self, text: str) -> None:
+        self.said, self._said_until_s = text, None
 
     async def fetch(self, client: RecorderClient, at: float, earliest_at: float) -> None:
         """What the recorder has around a moment. Raises what ``client`` raises."""
         if self._busy:
             return
-        begins = f"the server's record begins {clock_of_day(earliest_at)}"
         if at < earliest_at:  # there is nothing to ask for
-            self.progress = begins
+            self.progress = f"the server's record begins {clock_of_day(earliest_at)}"
+            self._said_until_s = self._clock() + SAID_S
             return
-        if self.progress == begins:
-            self.progress = ""
         if self._was_asked(at):
             return
         self._busy = True

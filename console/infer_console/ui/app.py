@@ -41,6 +41,7 @@ from infer_console.ui.screens.command import CommandScreen, PaletteScreen
 from infer_console.ui.screens.doctor import DoctorScreen
 from infer_console.ui.screens.events import EventsScreen
 from infer_console.ui.screens.fleet import FleetScreen
+from infer_console.ui.screens.fleets import FleetsScreen
 from infer_console.ui.screens.overlay import FilterScreen, HelpScreen
 from infer_console.ui.screens.planner import PlannerScreen
 from infer_console.ui.screens.replica import ReplicaScreen
@@ -69,6 +70,7 @@ TROUBLE_S = 15.0
 HEARTBEAT_S = 1.0
 #: Replicas whose rosters the past's list of requests is made of.
 MOST_LISTED = 16
+ONE_FLEET = "one fleet; --connect may be given several times"
 LEAVE_KEYS = ("ctrl+c", "ctrl+q")
 COLOR_SYSTEMS = {
     "standard": ColorSystem.STANDARD,
@@ -379,10 +381,21 @@ class ConsoleApp(App[int]):
     def fleet_names(self) -> tuple[str, ...]:
         return self._fleets.names if self._fleets is not None else ()
 
+    @property
+    def fleet_name(self) -> str:
+        """The one that is shown, as in ``fleet_names``."""
+        return self._fleets.name if self._fleets is not None else ""
+
+    def open_fleets(self) -> None:
+        if self._fleets is None:
+            self.say(ONE_FLEET)
+        elif isinstance(self.screen, ConsoleScreen):
+            self.push_screen(FleetsScreen(self.screen))
+
     def next_fleet(self) -> None:
         fleets = self._fleets
         if fleets is None:
-            self.say("one fleet; --connect may be given several times")
+            self.say(ONE_FLEET)
         else:
             names = fleets.names
             self.show_fleet(names[(names.index(fleets.name) + 1) % len(names)])

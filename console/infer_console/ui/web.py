@@ -4,10 +4,12 @@ The token is in the URL that is printed; whoever opens that gets a cookie, and t
 Without either nothing is answered.
 """
 
+import asyncio
 import hmac
 import ipaddress
 import logging
 import shlex
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -59,7 +61,23 @@ class TokenServer(Server):
         logging.getLogger("textual-serve").setLevel(logging.WARNING)
 
     async def on_startup(self, app: web.Application) -> None:
-        self._announce(self.url)
+        """Nothing is said before it can be reached."""
+
+    def serve(self, debug: bool = False) -> None:
+        """Until SIGINT or SIGTERM. Raise OSError where the port cannot be had."""
+        del debug
+        self.initialize_logging()
+        loop = asyncio.new_event_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.request_exit)
+        web.run_app(
+            self._make_app(),
+            host=self.host,
+            port=self.port,
+            handle_signals=False,
+            loop=loop,
+            print=lambda *_: self._announce(self.url),
+        )
 
     async def on_shutdown(self, app: web.Application) -> None:
         """Their consoles end with their pages."""

@@ -9,7 +9,7 @@ from infer_console.terminal.safe_text import SafeText, join_text, safe, safe_ide
 from infer_console.view.format import UNKNOWN, age, clock, clock_in_lists, count, short_count
 from infer_console.view.layout import rule, window
 from infer_console.view.look import Look, ScreenName
-from infer_console.view.order import events, unfiltered
+from infer_console.view.order import event_id, events, unfiltered
 from infer_console.view.row import Line, Role, Row, Shown
 
 WORDS: dict[str, tuple[Shown, Role]] = {
@@ -44,13 +44,13 @@ def event_rows(
     title = safe(f"EVENTS {safe_identifier(replica)}") if replica is not None else "EVENTS"
     rows = [rule(width, title, None, note, focused)] if titled or focused else []
     cursor = look.cursor(screen, "events")
-    ids = [str(event.seq) for event in shown]
+    ids = [event_id(event) for event in shown]
     every = events(picture, unfiltered(look), replica) if look.filter else shown
-    cursor.follow(ids, [str(event.seq) for event in every])
+    cursor.follow(ids, [event_id(event) for event in every])
     start_at = cursor.index if focused and cursor.moved else 0
     for index in window(len(shown), height - len(rows), start_at):
         event = shown[index]
-        selected = focused and str(event.seq) == cursor.id
+        selected = focused and event_id(event) == cursor.id
         rows.append(event_row(event, width, with_replica=replica is None, selected=selected))
     if not shown:
         hidden = look.filter or look.hidden_kinds

@@ -151,6 +151,11 @@ def events(picture: Picture, look: Look, replica: str | None = None) -> list[Eve
     ]
 
 
+def event_id(event: Event) -> str:
+    """A server that was started again counts from one again: its number alone is not enough."""
+    return f"{event.at!r}:{event.seq}"
+
+
 def operations(picture: Picture, look: Look) -> list[Operation]:
     """Those that began last first."""
     shown = [
@@ -183,7 +188,7 @@ def pane_ids(picture: Picture, look: Look, screen: ScreenName, pane: Pane) -> li
         return [str(entry.number) for entry in shown_entries(picture, look)]
     if pane == "events":
         only = look.replica if screen == "replica" else None
-        return [str(event.seq) for event in events(picture, look, only)]
+        return [event_id(event) for event in events(picture, look, only)]
     replica = picture.replicas.get(look.replica or "")
     if replica is None:
         return []

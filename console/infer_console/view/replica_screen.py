@@ -95,7 +95,7 @@ def _one_column(picture: Picture, look: Look, replica: ReplicaPicture, size: Siz
     if not two:
         sections.append(
             Section(
-                Want("events", 2, height, 9),
+                Want("events", 2, height, 5),
                 lambda given: event_rows(picture, look, "replica", width, given, look.replica),
             )
         )

@@ -10,7 +10,7 @@ from infer_console.view.columns import wanted
 from infer_console.view.filter import compiled
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, seconds, short_count
 from infer_console.view.layout import rule, window
-from infer_console.view.listing import MAX_ENDED, Item, counts, every_item, listed
+from infer_console.view.listing import MAX_ENDED, Counts, Item, counts, every_item, listed
 from infer_console.view.look import Look
 from infer_console.view.order import follow
 from infer_console.view.queue import reason_word
@@ -185,12 +185,22 @@ def _title(picture: Picture, look: Look, shown: int, width: int) -> Row:
     words = f"{count(there.waiting)} waiting, {count(there.running)} running, {there.ended}{more} ended"
     if look.filter or look.shown != "all":
         words = f"{count(shown)} of {words}"
-    notes = [f"sort: {look.request_sort}"]
+    notes = [*_listed(picture, there), f"sort: {look.request_sort}"]
     if look.shown != "all":
         notes.append(f"only {look.shown}")
     if look.filter:
         notes.append(f"filter: {safe(look.filter)}")
     return rule(width, "REQUESTS", safe(words), safe("  ".join(notes), max(8, width // 2)), focused=True)
+
+
+def _listed(picture: Picture, there: Counts) -> list[str]:
+    """The list is asked for once a second, and the vital line is told: where they differ, why."""
+    listing, totals = picture.listing, picture.totals
+    if listing is None or totals is None or any(listing.omitted.values()):
+        return []
+    if (totals.waiting, totals.running) == (there.waiting, there.running):
+        return []
+    return [f"listed {age(max(0.0, picture.at - listing.at))} ago"]
 
 
 def _foot(picture: Picture, look: Look, width: int) -> list[Row]:

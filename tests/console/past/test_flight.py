@@ -27,11 +27,15 @@ class Recorder:
 
 async def test_nothing_is_asked_of_the_time_before_the_record_and_its_beginning_is_said() -> None:
     recorder = Recorder()
-    flight = FlightRecords(Timeline("x"), "x", lambda: 0.0)
+    now_s = [0.0]
+    flight = FlightRecords(Timeline("x"), "x", lambda: now_s[0])
     for before_s in (300.0, 31.0, 5.0):
         await flight.fetch(recorder, BEGAN_AT - before_s, BEGAN_AT)
         assert flight.progress == "the server's record begins 10:55:21Z"
     assert recorder.asked == []
+    now_s[0] += 10.0
+    assert flight.progress == "", "it is not said for ever"
+    await flight.fetch(recorder, BEGAN_AT - 5.0, BEGAN_AT)
     try:
         await flight.fetch(recorder, BEGAN_AT + 5.0, BEGAN_AT)
     except ConnectionError:

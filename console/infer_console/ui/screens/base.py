@@ -212,6 +212,9 @@ class ConsoleScreen(PaintedScreen):
     def action_command(self) -> None:
         self.console.open_command()
 
+    def action_fleets(self) -> None:
+        self.console.open_fleets()
+
     def action_next_fleet(self) -> None:
         self.console.next_fleet()
 

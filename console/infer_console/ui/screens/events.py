@@ -4,7 +4,7 @@ from infer_console.state.picture import Picture
 from infer_console.ui.screens.base import ConsoleScreen, actions_of
 from infer_console.view.events_screen import events_screen
 from infer_console.view.look import Size
-from infer_console.view.order import events
+from infer_console.view.order import event_id, events
 from infer_console.view.row import Row
 
 
@@ -29,7 +29,7 @@ class EventsScreen(ConsoleScreen):
             self.console.open_operation(cursor.id)
             return
         shown = events(self.console.shown_picture, look)
-        event = next((each for each in shown if str(each.seq) == cursor.id), None)
+        event = next((each for each in shown if event_id(each) == cursor.id), None)
         if event is None:
             return
         if event.request is not None:

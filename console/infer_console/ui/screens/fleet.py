@@ -4,7 +4,7 @@ from infer_console.state.picture import Picture
 from infer_console.ui.screens.base import ConsoleScreen, actions_of
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import FLEET_SORTS, Size
-from infer_console.view.order import events
+from infer_console.view.order import event_id, events
 from infer_console.view.row import Row
 
 
@@ -27,7 +27,7 @@ class FleetScreen(ConsoleScreen):
         replica: str | None = cursor.id
         if look.pane("fleet") == "events":
             shown = events(self.console.shown_picture, look)
-            replica = next((event.replica for event in shown if str(event.seq) == cursor.id), None)
+            replica = next((event.replica for event in shown if event_id(event) == cursor.id), None)
         if replica is not None:
             look.replica = replica
             self.console.go("replica")
