@@ -438,15 +438,18 @@ async def test_compressed_answers_nobody_asked_for_are_not_unpacked(
 
 
 async def test_an_answer_that_drips_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = asyncio.Event()
+
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+        while not reader.at_eof():
+            writer.write(b"#")
+            with contextlib.suppress(TimeoutError, OSError):
+                await asyncio.wait_for(reader.read(1024), 0.02)
+        writer.transport.abort()
         with contextlib.suppress(OSError):
-            while not reader.at_eof():
-                writer.write(b"#")
-                await writer.drain()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(reader.read(1024), 0.02)
-        writer.close()
+            await writer.wait_closed()
+        gone.set()
 
     monkeypatch.setattr("infer_engine.foreign.asking.WHOLE_ANSWER_S", 0.2)
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
@@ -457,7 +460,9 @@ async def test_an_answer_that_drips_has_an_end(monkeypatch: pytest.MonkeyPatch) 
             await asking.get("/metrics")
     finally:
         await asking.aclose()
+        await asyncio.wait_for(gone.wait(), 30.0)
         server.close()
+        await server.wait_closed()
 
 
 async def test_a_gateway_of_ours_is_no_upstream(tokenizer: Tokenizer, tmp_path: Path) -> None:
