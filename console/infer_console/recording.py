@@ -23,6 +23,8 @@ MAX_LINE_BYTES = 8 * 1024 * 1024
 #: Lines are compressed this many bytes at a time, or when ``flush`` is called.
 FRAME_BYTES = 256 * 1024
 READ_BYTES = 64 * 1024
+#: Unix seconds, as late as clocks are shown: with later ones a float knows no seconds any more.
+LATEST_AT = 1e11
 
 _envelopes = msgspec.json.Decoder(Envelope)
 _asides = msgspec.json.Decoder(Aside)
@@ -114,6 +116,9 @@ class RecordingReader:
             raise RecordingError(
                 "this is no recording: it does not begin with a recording's header"
             ) from error
+        history = self.header.history
+        if history is not None and not (0 <= history.until_at <= LATEST_AT and history.step_s > 0):
+            raise RecordingError("the recording is damaged: its history is of no time")
         if self.header.recording > FORMAT:
             raise RecordingError(
                 f"the recording's format is {self.header.recording}, this console reads up to {FORMAT}"
@@ -128,11 +133,15 @@ class RecordingReader:
         """As ``envelopes``, with each message's own line."""
         for line in self._lines:
             try:
-                yield line, _envelopes.decode(line)
+                envelope = _envelopes.decode(line)
             except msgspec.ValidationError:
                 self._pass_over(line)
+                continue
             except (msgspec.DecodeError, RecursionError) as error:
-                raise RecordingError(f"the recording is damaged: {error}") from error
+                raise _damaged(error) from error
+            if not 0 <= envelope.at <= LATEST_AT:
+                raise _damaged(f"a message of second {envelope.at:g}")
+            yield line, envelope
 
     def _pass_over(self, line: bytes) -> None:
         """No message that this console understands: an aside, or of a newer server."""
@@ -140,6 +149,8 @@ class RecordingReader:
             aside = _asides.decode(line)
         except msgspec.ValidationError:
             self.skipped += 1
+        except (msgspec.DecodeError, RecursionError) as error:  # behind what does not fit, no JSON at all
+            raise _damaged(error) from error
         else:
             if self.aside is not None:
                 self.aside(aside)
@@ -173,6 +184,10 @@ class RecordingReader:
             if not began:
                 raise RecordingError("this is no recording: it is not Zstandard data") from error
             self.is_truncated = True
+
+
+def _damaged(error: Exception | str) -> RecordingError:
+    return RecordingError(f"the recording is damaged: {error}")
 
 
 def _too_long() -> RecordingError:

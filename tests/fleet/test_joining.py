@@ -1,6 +1,7 @@
 """Who may join a fleet by itself, over real sockets: which place it gets, why it is turned away, and what
 becomes of its place when it is gone. No worker runs here."""
 
+import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -9,11 +10,12 @@ from pathlib import Path
 import pytest
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Refusal
-from infer_engine.fleet.joining import KEPT_S, RETURN_S, Door
+from infer_engine.fleet.joining import KEPT_S, MOST_TOLD, RETURN_S, Door
 from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.model.fingerprint import difference
 from infer_engine.protocol import Event, Scale
 from infer_engine.replica.curve import KeyPair, new_pair
+from infer_engine.replica.dealer import Dealer
 from infer_engine.replica.join_messages import (
     JOIN_VERSION,
     EndLife,
@@ -29,9 +31,12 @@ from infer_engine.replica.join_messages import (
 from infer_engine.replica.join_socket import JoinSocket
 from infer_engine.replica.key_list import KeyList
 from infer_engine.replica.link_watch import LinkLostError
-from infer_engine.replica.messages import LinkKeys
+from infer_engine.replica.messages import Failed, LinkKeys, Ready, Started, StepReport, TokenOut
+from infer_engine.runner.runner import RunnerInfo
 from infer_engine.settings import ReplicaSettings, ServerSettings
+from msgspec.structs import replace
 from support.fleets import spec, until
+from support.replicas import runner_info
 
 MODEL = {"layers": "2", "tokenizer": "t", "weights": "w"}
 
@@ -288,3 +293,90 @@ async def test_specs_of_the_joined_outlive_the_server_and_it_starts_none_of_them
         await there.welcomed(ONE, "r4")
         await there.welcomed(ONE, host="b")
         assert sorted(there.fleet.replica_ids()) == ["gpu-1", "r4", "r5"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [Knock(version=JOIN_VERSION, host="a", pid=7), LifeEnded(incarnation=9, code=0)],
+    ids=["knock", "end"],
+)
+async def test_no_word_of_the_joined_lets_it_outlast_its_key(word: Knock | LifeEnded, tmp_path: Path) -> None:
+    async with yard(tmp_path, SERVER, ONE, OTHER) as there:
+        joining = there.fleet.joining
+        assert joining is not None
+        link = await there.welcomed(ONE)
+        link.send(word)
+        ended = isinstance(word, LifeEnded)
+        # The word has been heard once it is refused, or its seat is empty.
+        await until(lambda: joining.link.malformed == 1 or there.empty())
+        assert there.empty() is ended
+        there.list(OTHER)
+        await until(there.empty)
+        await there.state("r0", "failed")
+
+
+async def test_who_is_turned_away_again_and_again_is_not_told_of_each_time(tmp_path: Path) -> None:
+    async with yard(tmp_path, SERVER, ONE) as there:
+        link = there.peer(ONE)
+        for _ in range(MOST_TOLD + 5):
+            link.send(Knock(version=0, host="a", pid=7))
+            assert isinstance(await heard(link), TurnedAway)
+        assert len([event for event in there.events if event.reason == "refused"]) == MOST_TOLD
+
+
+async def test_what_a_joined_replica_says_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its tokens are in nobody's vocabulary, its numbers are none, and what it says moves a cursor."""
+    async with yard(tmp_path, SERVER, ONE) as there:
+        fleet = there.fleet
+        assert fleet.joining is not None
+        door = fleet.joining.link
+        knocking, answer = await there.knock(ONE)
+        assert isinstance(answer, Welcome)
+        keys = LinkKeys(
+            server=SERVER.public.hex(), public=ONE.public.hex(), secret=ONE.secret.hex(), ticket=answer.ticket
+        )
+        worker = Dealer(door.endpoint, b"r0.1", keys)
+        try:
+            worker.send(Started(replica="r0", incarnation=1, pid=7))
+            worker.send(ready_of(replace(runner_info(), kv_blocks=0)))
+            worker.send(ready_of(runner_info()))
+            await there.state("r0", "ready")
+            generation = fleet.submit(spec(4, 4))
+            worker.send(report(kv_used=-1))
+            worker.send(report(duration_s=float("nan")))
+            worker.send(report(tokens=[TokenOut(generation.id, 1, -1)]))
+            worker.send(Failed(incarnation=1, error="\x1b]0;mine\x07" * 1000))
+            worker.send(report(tokens=[TokenOut(generation.id, 2**31, 0)]))
+            await until(lambda: generation.finished)
+            assert (generation.error_code, generation.emitted) == ("unknown_token", [])
+            assert door.malformed == 4
+            shown = str(fleet.replica("r0").error)
+            assert len(shown) <= 2000
+            assert "\x1b" not in shown
+            assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+        finally:
+            worker.close()
+        knocking.send(LifeEnded(incarnation=1, code=-9))
+        await until(there.empty)
+
+
+def ready_of(info: RunnerInfo) -> Ready:
+    return Ready(incarnation=1, info=info, admit_limit=16, batch_limit=16, max_running=4, token_budget=64)
+
+
+def report(*, kv_used: int = 0, duration_s: float = 0.0, tokens: list[TokenOut] | None = None) -> StepReport:
+    return StepReport(
+        incarnation=1,
+        step=1,
+        duration_s=duration_s,
+        running=1,
+        waiting=0,
+        decode_tokens=0,
+        prefill_tokens=0,
+        kv_used=kv_used,
+        kv_free=0,
+        kv_cached=0,
+        tokens=tokens or [],
+    )

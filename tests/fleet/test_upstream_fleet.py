@@ -1,16 +1,20 @@
 """Servers of somebody else as replicas of a fleet: everything real but the servers, which are fakes."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from infer_engine.fleet.feed import FeedItem
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import GenerationSpec, Refusal
 from infer_engine.fleet.upstream import UpstreamError, upstream_fleet
+from infer_engine.foreign.asking import Asking
 from infer_engine.model.sampling import Constraint, Sampling
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Drain, Event, Scale
@@ -358,6 +362,107 @@ async def test_how_many_there_are_is_not_ours_to_say(tokenizer: Tokenizer, tmp_p
         with pytest.raises(Refusal) as refused:
             fleet.resizing.predict(Scale(replicas=2))
         assert (refused.value.problem.status, refused.value.problem.code) == (409, "not_ours")
+
+
+def told(*tokens: int, finish: str | None = None, logprobs: str = "null") -> bytes:
+    ending = "null" if finish is None else f'"{finish}"'
+    return (
+        f'data: {{"choices":[{{"text":"x","token_ids":{list(tokens)},"finish_reason":{ending},'
+        f'"logprobs":{logprobs}}}]}}\n\n'
+    ).encode()
+
+
+async def test_tokens_before_a_break_are_kept_and_those_after_the_end_are_nobodys(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer, scripts=[told(41) + told(42), told(43, finish="length") + told(44)])
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        generation = fleet.submit(spec(prompt_tokens=8, max_tokens=6))
+        await finished(generation)
+        assert (generation.emitted, generation.finish_reason) == ([41, 42, 43], "length")
+        assert [body["max_tokens"] for body in server.generated()] == [6, 4]
+
+
+async def test_numbers_that_no_server_should_tell_end_no_request_without_a_word(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    huge = "1" + "0" * 400
+    logprobs = f'{{"token_logprobs":[{huge}],"top_logprobs":[{{"token_id:5":{huge}}}]}}'
+    strange = '{"token_logprobs":[-1.0],"top_logprobs":[{"token_id:²":-1.0,"token_id:7":-2.0}]}'
+    server = fake(
+        tokenizer,
+        scripts=[
+            told(41, logprobs=logprobs) + told(42, finish="length", logprobs=strange),
+            told(41) + told(2**30),
+        ],
+    )
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        asked = spec(prompt_tokens=8, max_tokens=6)
+        asked = replace(asked, sampling=Sampling(temperature=0.0, logprobs=2))
+        generation = fleet.submit(asked)
+        await finished(generation)
+        assert generation.emitted == [41, 42]
+        assert {at: each.top_ids for at, each in generation.logprobs.items()} == {1: [7]}
+        generation = fleet.submit(asked)
+        await finished(generation)
+        assert (generation.emitted, generation.error_code) == ([41], "unknown_token")
+
+
+@pytest.mark.parametrize(
+    ("trial", "why"),
+    [
+        (b"<html>hello</html>", "no stream of tokens"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", "is no JSON"),
+        (told(41, finish="strange"), "it ended a request as 'strange'"),
+        (told(2**30, finish="length"), "token 1073741824, of"),
+    ],
+)
+async def test_what_does_not_generate_tokens_of_ours_is_not_taken_on(
+    trial: bytes, why: str, tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = fake(tokenizer, trials=[trial] * 9)
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await until(lambda: why in (fleet.replica("r0").error or ""), why)
+        assert not [each for each in caplog.records if each.exc_info]
+
+
+async def test_compressed_answers_nobody_asked_for_are_not_unpacked(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer, page_headers={"content-encoding": "gzip"})
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await until(lambda: fleet.replica("r0").state == "failed", "it is refused")
+        assert "is answered as gzip" in (fleet.replica("r0").error or "")
+
+
+async def test_an_answer_that_drips_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+        while not reader.at_eof():
+            writer.write(b"#")
+            with contextlib.suppress(TimeoutError, OSError):
+                await asyncio.wait_for(reader.read(1024), 0.02)
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        gone.set()
+
+    monkeypatch.setattr("infer_engine.foreign.asking.WHOLE_ANSWER_S", 0.2)
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    asking = Asking(f"http://127.0.0.1:{port}", None, httpx2.AsyncHTTPTransport())
+    try:
+        with pytest.raises(httpx2.ReadTimeout, match="not told within"):
+            await asking.get("/metrics")
+    finally:
+        await asking.aclose()
+        await asyncio.wait_for(gone.wait(), 30.0)
+        server.close()
+        await server.wait_closed()
 
 
 async def test_a_gateway_of_ours_is_no_upstream(tokenizer: Tokenizer, tmp_path: Path) -> None:

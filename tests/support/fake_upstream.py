@@ -43,6 +43,12 @@ class FakeUpstream:
     free_tokens: int = 0
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     failures: list[tuple[int, dict[str, str]]] = field(default_factory=list[tuple[int, dict[str, str]]])
+    #: Whole bodies of 200 that are answered instead, one each: to requests, and to the token that is asked
+    #: when it is taken on.
+    scripts: list[bytes] = field(default_factory=list[bytes])
+    trials: list[bytes] = field(default_factory=list[bytes])
+    #: Of the pages that are looked at.
+    page_headers: dict[str, str] = field(default_factory=dict[str, str])
     metrics_extra: str = ""
     key: str | None = None
     #: While it is clear no look is answered.
@@ -110,7 +116,7 @@ class FakeUpstream:
             return False  # what is read to notice that the client left would be the next request
         await self.answering.wait()
         page = self._page(path, document)
-        await _answer(writer, 404 if page is None else 200, page or b"{}")
+        await _answer(writer, 404 if page is None else 200, page or b"{}", self.page_headers)
         return True
 
     # --- looks ---------------------------------------------------------------------------------------------
@@ -166,6 +172,10 @@ class FakeUpstream:
         if most > 1 and self.failures:
             status, headers = self.failures.pop(0)
             await _answer(writer, status, b'{"error":{"message":"told to fail"}}', headers)
+            return
+        scripted = self.scripts if most > 1 else self.trials
+        if scripted:
+            await _answer(writer, 200, scripted.pop(0))
             return
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n"

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from infer_engine.protocol import Aside, AuditAside, AuditPage, Timeline, TimelineAside
 
-from infer_console.state.audit import AuditPicture, read_audit
+from infer_console.recording import LATEST_AT
+from infer_console.state.audit import MOST_NUMBER, AuditPicture, read_audit
 
 #: Of both together; what came first goes first.
 KEPT_BYTES = 16 * 1024 * 1024
@@ -44,13 +45,21 @@ class Kept:
                 self._put(timeline.request, _encoder.encode(aside))
             case AuditAside(record=record):
                 number, at = record.get("number"), record.get("ts")
-                if isinstance(number, int) and isinstance(at, int | float):
-                    self._records[number] = float(at)
-                    self._put(number, _encoder.encode(aside))
+                if not isinstance(number, int) or not 0 <= number <= MOST_NUMBER:
+                    return
+                if isinstance(at, int | float) and 0 <= at <= LATEST_AT:
+                    try:
+                        line = _encoder.encode(aside)
+                    except (OverflowError, RecursionError):  # numbers and depths that no audit has
+                        self.dropped += 1
+                        return
+                    self._put(number, line, float(at))
 
-    def _put(self, key: _Key, line: bytes) -> None:
+    def _put(self, key: _Key, line: bytes, written_at: float | None = None) -> None:
         with self._lock:
             self.version += 1
+            if isinstance(key, int) and written_at is not None:
+                self._records[key] = written_at
             self._bytes += len(line) - len(self._lines.pop(key, b""))
             self._lines[key] = line
             while self._bytes > self._max_bytes and len(self._lines) > 1:

@@ -37,6 +37,10 @@ class AuditPicture:
     redacted: bool = False
 
 
+#: JSON knows integers that no float holds.
+MOST_NUMBER = 2**53
+
+
 def read_audit(page: AuditPage) -> AuditPicture:
     """Records that cannot be read are left out; the chain then says so."""
     chain, broken = Chain(), None
@@ -57,13 +61,13 @@ def read_audit(page: AuditPage) -> AuditPicture:
 
 def _entry(record: Mapping[str, Any]) -> AuditEntry | None:
     number, at = record.get("number"), record.get("ts")
-    if not isinstance(number, int):
+    if not isinstance(number, int) or not 0 <= number <= MOST_NUMBER:
         return None
     actor, target, outcome = (_part(record, name) for name in ("actor", "target", "outcome"))
     status, code = outcome.get("status"), outcome.get("code")
     return AuditEntry(
         number=number,
-        at=float(at) if isinstance(at, int | float) else None,
+        at=float(at) if isinstance(at, int | float) and abs(at) <= MOST_NUMBER else None,
         who=_text(actor.get("subject")) or _text(actor.get("claims")),
         stage=_text(record.get("stage")),
         verb=_text(record.get("verb")),

@@ -54,14 +54,17 @@ class SeriesSet:
         """Begin with what a server knows of the time before; each of its values stands for ``step_s``, of
         which the last ``ahead`` samples have yet to be. ``taken`` is how many samples that were, where more
         than are kept."""
-        times = max(1, round(step_s / INTERVAL_S))
+        times = min(SAMPLES, max(1, round(step_s / INTERVAL_S)))
         told = max((len(values) for values in series.values()), default=0) * times
-        length = min(SAMPLES, max(0, told - ahead))
+        end = max(0, told - ahead)
+        length = min(SAMPLES, end)
         for key, samples in self._samples.items():
-            expanded = [value for value in series.get(key, ()) for _ in range(times)]
-            expanded = [None] * (told - len(expanded)) + expanded
+            values = series.get(key, ())
+            missing = told - len(values) * times
             samples.clear()
-            samples.extend(expanded[: max(0, told - ahead)])
+            samples.extend(
+                None if at < missing else values[(at - missing) // times] for at in range(end - length, end)
+            )
         self._taken = length if taken is None else taken
         self._series = None
 

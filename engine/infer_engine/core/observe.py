@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct
 
 from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
+from infer_engine.counts import Count
 from infer_engine.protocol import BlockRun, Phase, RequestState, WaitingReason
 
 _CACHED = (-1, -2, -3, -4)
@@ -22,15 +23,15 @@ class CoreRow(Struct, frozen=True, array_like=True, gc=False):
     id: str
     state: RequestState
     phase: Phase | None
-    computed_tokens: int
-    cached_tokens: int
-    generated_tokens: int
-    kv_blocks: int
-    preemptions: int
+    computed_tokens: Count
+    cached_tokens: Count
+    generated_tokens: Count
+    kv_blocks: Count
+    preemptions: Count
     waiting_reason: WaitingReason | None = None
     behind: str | None = None
-    needs_blocks: int | None = None
-    admissible_blocks: int | None = None
+    needs_blocks: Count | None = None
+    admissible_blocks: Count | None = None
 
 
 def rows(scheduler: Scheduler, max_waiting: int | None = None) -> list[CoreRow]:
@@ -82,7 +83,7 @@ class BlockMap(Struct, frozen=True, array_like=True, gc=False):
     #: first, -1, to last.
     refs: list[int]
     #: Of every running request, in batch order.
-    tables: list[tuple[str, list[int]]]
+    tables: list[tuple[str, list[Count]]]
 
 
 def block_map(scheduler: Scheduler) -> BlockMap:

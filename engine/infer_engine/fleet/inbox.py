@@ -39,8 +39,12 @@ log = logging.getLogger(__name__)
 
 #: A full cache gives up blocks in nearly every step: they become one event of their sum this often.
 EVICT_EVENT_PERIOD_S = 1.0
+#: Of a sentence that a replica says.
+MOST_CHARACTERS = 2000
 #: Said of a request whose tokens did not arrive one after another.
 STREAM_GAP = "stream_gap"
+#: And of one that got a token which no model of ours has.
+UNKNOWN_TOKEN = "unknown_token"
 
 
 class StateChanges:
@@ -106,13 +110,13 @@ class Inbox:
             case Refused():
                 request = self._placed(handle, message.id)
                 if request is not None:
-                    self.placer.refused(request, message.code, message.message)
+                    self.placer.refused(request, _line(message.code), _line(message.message))
             case Started():
                 handle.pid = message.pid
             case Failed():
-                handle.error = message.error
+                handle.error = _line(message.error)
             case Loading():
-                handle.error = message.trouble or handle.error
+                handle.error = _line(message.trouble) if message.trouble else handle.error
             case _:  # LimitsSet: its caller has heard
                 pass
 
@@ -230,6 +234,7 @@ class Inbox:
         live, replica, measures = self.ledger.live, handle.id, self.measures.of[handle.id]
         spoke: list[Generation] = []
         intervals: dict[tuple[float, bool], int] = {}
+        vocab_size = handle.info.vocab_size if handle.info is not None else 0
         for token in tokens:
             request = live.get(token.id)
             if request is None or request.generation.replica != replica:
@@ -240,6 +245,9 @@ class Inbox:
                 self.placer.loads.changed(replica)
             if token.index != emitted:
                 self._broken_stream(handle, request, token.index, emitted)
+                continue
+            if token.token >= vocab_size:
+                self._no_token(handle, request, token.token, vocab_size)
                 continue
             generation.append(token.token, now_s, token.logprobs)
             spoke.append(generation)
@@ -256,7 +264,11 @@ class Inbox:
 
     def _broken_stream(self, handle: ReplicaHandle, request: Tracked, index: int, expected: int) -> None:
         """A stream with a hole or an echo in it is wrong: end it rather than go on."""
-        log.error("replica %s sent token %d of %s, %d was expected", handle.id, index, request.id, expected)
+        # Of a machine that is not ours it says nothing of this server.
+        level = logging.ERROR if handle.joined is None else logging.WARNING
+        log.log(
+            level, "replica %s sent token %d of %s, %d was expected", handle.id, index, request.id, expected
+        )
         handle.tell(Abort(id=request.id))
         self.ledger.finish(
             request,
@@ -265,12 +277,23 @@ class Inbox:
             error=f"token {index} arrived where token {expected} was expected",
         )
 
+    def _no_token(self, handle: ReplicaHandle, request: Tracked, token: int, vocab_size: int) -> None:
+        """Whatever computes on from it would fail: the next replica that gets the request, too."""
+        log.warning("replica %s sent token %d of %s: it has %d", handle.id, token, request.id, vocab_size)
+        handle.tell(Abort(id=request.id))
+        self.ledger.finish(
+            request,
+            "error",
+            code=UNKNOWN_TOKEN,
+            error=f"token {token} arrived, which is not in the vocabulary of {vocab_size} tokens",
+        )
+
     def _finished(self, handle: ReplicaHandle, finished: FinishedOut) -> FinishReason:
         """End the request; returns the reason under which it ended."""
         request = self._placed(handle, finished.id)
         if request is None:
             return finished.reason
-        reason, code, error = ending(request, finished.reason, finished.error)
+        reason, code, error = ending(request, finished.reason, finished.error and _line(finished.error))
         self.ledger.finish(request, reason, code=code, error=error, freed_blocks=finished.freed_blocks)
         return reason
 
@@ -288,3 +311,8 @@ class Inbox:
         if not observation.rows and not self.ledger.on(handle.id):
             handle.work_since_s = None
         self.states.observed(handle)
+
+
+def _line(text: str) -> str:
+    """It goes into logs, and to whoever asks: bounded, and nothing that moves a cursor."""
+    return "".join(each if each.isprintable() or each == "\n" else "·" for each in text[:MOST_CHARACTERS])

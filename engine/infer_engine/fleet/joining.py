@@ -30,6 +30,7 @@ from infer_engine.replica.join_messages import (
     decode_from_joiner,
 )
 from infer_engine.replica.key_list import KeyList
+from infer_engine.replica.seldom import Seldom
 from infer_engine.replica.server_link import OnMessage
 from infer_engine.replica.tcp_link import OnGuest, TcpLink
 from infer_engine.replica.wire import MalformedError
@@ -47,6 +48,8 @@ MOST_SEATS = 1024
 #: Longest that a replica which leaves may wait for its requests.
 MOST_LEAVE_S = 3600.0
 LEAVE_POLL_S = 0.1
+#: Who is not let in is told in the log and as an event at most so often within so long.
+MOST_TOLD, TOLD_PERIOD_S = 30, 60.0
 ACTOR = "the replica itself"
 
 
@@ -86,6 +89,7 @@ class Joining:
     _guests: dict[bytes, Guest] = field(default_factory=dict[bytes, Guest])
     _tasks: dict[str, "asyncio.Task[None]"] = field(default_factory=dict[str, "asyncio.Task[None]"])
     _stopping: bool = False
+    _refusals: Seldom = field(default_factory=lambda: Seldom(MOST_TOLD, TOLD_PERIOD_S))
 
     # --- what they say -------------------------------------------------------------------------------------
 
@@ -105,13 +109,15 @@ class Joining:
             self._leave(guest, message)
 
     def _knock(self, route: bytes, public: bytes, address: str, knock: Knock) -> None:
+        if route in self._guests:
+            raise MalformedError("somebody knocks a second time")
         host = _printable(knock.host) or _printable(address)
         guest = Guest(route, public, host, knock.pid, knock.replica, self.link)
         if knock.version != JOIN_VERSION:
             self._turn_away(
                 guest, f"it speaks version {knock.version}, this server {JOIN_VERSION}", final=True
             )
-        elif route in self._guests or len(self._guests) >= MOST_GUESTS:
+        elif len(self._guests) >= MOST_GUESTS:
             self._turn_away(guest, "there are too many at the door")
         elif not self._stopping:
             self._guests[route] = guest
@@ -135,7 +141,8 @@ class Joining:
         seat = guest.seat
         if seat is not None and seat.process is not None and seat.process.incarnation == ended.incarnation:
             seat.process.end(ended.code, oom=ended.oom)
-        self._guests.pop(guest.route, None)
+        # Nobody keeps a seat without being at the door: else it would outlast its key.
+        self._drop(guest, "it says that its worker has ended")
 
     def _leave(self, guest: Guest, leave: Leave) -> None:
         seat = guest.seat
@@ -207,8 +214,13 @@ class Joining:
 
     def _turn_away(self, guest: Guest, why: str, *, final: bool = False, other_id: bool = False) -> None:
         why = why[:MOST_CHARACTERS]
-        log.warning("a replica from %s was not let in: %s", guest.host, why)
-        self.members.feed.event("replica", reason="refused", message=f"from {guest.host}: {why}")
+        if self._refusals.may(self.clock()):
+            more = self._refusals.left_out()
+            left_out = f" ({more} more were not told)" if more else ""
+            log.warning("a replica from %s was not let in: %s%s", guest.host, why, left_out)
+            self.members.feed.event(
+                "replica", reason="refused", message=f"from {guest.host}: {why}{left_out}"
+            )
         guest.tell(TurnedAway(why=why, final=final, other_id=other_id))
         self._guests.pop(guest.route, None)
 

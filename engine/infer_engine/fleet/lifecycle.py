@@ -291,7 +291,9 @@ class Lifecycle:
         await asyncio.wait([exit_code], timeout=KILL_GRACE_S)
         if exit_code.done():
             return exit_code.result()
-        log.error("replica %s (pid %s) was killed and does not end", self._handle.id, process.pid)
+        # Of a machine that is not ours nothing is left behind here.
+        level = logging.ERROR if self._handle.joined is None else logging.WARNING
+        log.log(level, "replica %s (pid %s) was killed and does not end", self._handle.id, process.pid)
         return None
 
     def _after_crash(self, error: str, may_recover: bool) -> float | None:

@@ -1,5 +1,6 @@
 """Questions to somebody else's server: bounded in time and in bytes. Whoever only watches GETs."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +14,11 @@ from infer_engine.foreign.page import Page
 CONNECT_TIMEOUT_S = 3.0
 #: A server that is busy answers late; one that answers later than this has not told anything.
 ANSWER_TIMEOUT_S = 5.0
+#: All of an answer, however it drips.
+WHOLE_ANSWER_S = 10.0
 MAX_PAGE_BYTES = 4 * 1024 * 1024
+#: A small answer must not become a large one here.
+PLAIN = "identity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,9 @@ class Asking:
         transport: httpx2.AsyncBaseTransport,
         netloc: str | None = None,
     ) -> None:
-        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        headers = {"accept-encoding": PLAIN}
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
         self._extensions: dict[str, Any] = {}
         if netloc is not None:
             headers["host"] = netloc
@@ -80,6 +87,14 @@ class Asking:
     async def _ask(
         self, method: str, path: str, content: bytes | None, timeout_s: float | None = None
     ) -> Answer:
+        within_s = max(WHOLE_ANSWER_S, timeout_s or 0.0)
+        try:
+            async with asyncio.timeout(within_s):
+                return await self._whole(method, path, content, timeout_s)
+        except TimeoutError as error:
+            raise httpx2.ReadTimeout(f"{path} was not told within {within_s:g} s") from error
+
+    async def _whole(self, method: str, path: str, content: bytes | None, timeout_s: float | None) -> Answer:
         body = bytearray()
         headers = {} if content is None else {"content-type": "application/json"}
         timeout = httpx2.Timeout(
@@ -93,7 +108,10 @@ class Asking:
             timeout=timeout,
             extensions=self._extensions,
         ) as response:
-            async for chunk in response.aiter_bytes():
+            encoding = response.headers.get("content-encoding", PLAIN)
+            if encoding != PLAIN:
+                raise NotUnderstoodError(f"{path} is answered as {ascii(encoding)[1:-1][:20]}, unasked")
+            async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > MAX_PAGE_BYTES:
                     raise NotUnderstoodError(f"{path} is longer than {MAX_PAGE_BYTES} bytes")

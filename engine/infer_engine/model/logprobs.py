@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from infer_engine.counts import Count
+
 
 class TokenLogprobs(Struct, frozen=True, array_like=True):
     """Natural logarithms of probabilities: the log-softmax of the model's raw logits in fp32, before
@@ -9,5 +11,5 @@ class TokenLogprobs(Struct, frozen=True, array_like=True):
     asked for, with their ``top_logprobs``; the chosen one need not be among them."""
 
     logprob: float
-    top_ids: list[int] = []
+    top_ids: list[Count] = []
     top_logprobs: list[float] = []

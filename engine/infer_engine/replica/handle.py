@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from infer_engine.core.limits import LIMIT_NAMES
 from infer_engine.core.observe import block_runs
 from infer_engine.protocol import BlockRun, GpuHealth, ReplicaState
 from infer_engine.replica.messages import (
@@ -174,7 +175,7 @@ class ReplicaHandle:
                 self.load_progress = None
                 self.limits = self.first_limits = limits_of(message)
             case LimitsSet():
-                self.limits = message.new or self.limits
+                self.limits = self.limits | _known(message.new)
                 call = self._calls.pop(message.call, None)
                 if call is None and message.error is not None:
                     log.warning("replica %s refused limits: %s", self.id, message.error)
@@ -275,9 +276,19 @@ class ReplicaHandle:
 
 def limits_of(message: Ready | Observation) -> dict[str, int]:
     """Live limits by name."""
-    return message.limits or {
+    always = {
         "admit_limit": message.admit_limit,
         "batch_limit": message.batch_limit,
         "max_running": message.max_running,
         "token_budget": message.token_budget,
+    }
+    return _known(message.limits) | always
+
+
+def _known(limits: dict[str, int]) -> dict[str, int]:
+    """What divides by one of these counts on it."""
+    known = {name: limits[name] for name in LIMIT_NAMES if name in limits}
+    return {
+        name: max(1, value) if name in ("max_running", "token_budget") else value
+        for name, value in known.items()
     }

@@ -8,6 +8,7 @@ unacknowledged, then it waits: nothing is dropped unseen and nothing grows witho
 from msgspec import Struct
 
 from infer_engine.core.observe import BlockMap, CoreRow
+from infer_engine.counts import AtLeastOne, Count, Seconds, Share
 from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import FinishReason, PreemptMode, TenantLimits, Tier
@@ -148,52 +149,52 @@ ToReplica = Submit | Abort | Release | PreemptOne | SetAdmission | SetLimits | S
 
 class Started(Struct, frozen=True, kw_only=True, tag="started"):
     replica: str
-    incarnation: int
-    pid: int
+    incarnation: Count
+    pid: Count
 
 
 class Loading(Struct, frozen=True, kw_only=True, tag="loading"):
-    incarnation: int
+    incarnation: Count
     #: 0..1; None where that is not known.
-    progress: float | None
+    progress: Share | None
     what: str
     #: Why it takes so long, where that is known.
     trouble: str | None = None
 
 
 class Ready(Struct, frozen=True, kw_only=True, tag="ready"):
-    incarnation: int
+    incarnation: Count
     info: RunnerInfo
-    admit_limit: int
-    batch_limit: int
-    max_running: int
-    token_budget: int
+    admit_limit: Count
+    batch_limit: Count
+    max_running: AtLeastOne
+    token_budget: AtLeastOne
     #: All of ``core.Limits`` that are numbers, by name.
-    limits: dict[str, int] = {}
+    limits: dict[str, Count] = {}
     #: With work it may go without a step for so many seconds at least; None: as usual.
-    stall_s: float | None = None
+    stall_s: Seconds | None = None
 
 
 class TokenOut(Struct, frozen=True, array_like=True, gc=False):
     id: str
-    token: int
+    token: Count
     #: Position of the token in the request's output, so that none is repeated or lost unseen.
-    index: int
+    index: Count
     #: Of requests that asked for them.
     logprobs: TokenLogprobs | None = None
 
 
 class Admitted(Struct, frozen=True, array_like=True):
     id: str
-    blocks: int
+    blocks: Count
     resumed: bool
 
 
 class PreemptedOut(Struct, frozen=True, array_like=True):
     id: str
     mode: PreemptMode
-    freed_blocks: int
-    redo_tokens: int
+    freed_blocks: Count
+    redo_tokens: Count
     #: By a PreemptOne.
     asked: bool = False
 
@@ -202,99 +203,99 @@ class Prefilled(Struct, frozen=True, array_like=True):
     """So many tokens of the request's prompt (or of what it has to redo) were computed by this step."""
 
     id: str
-    tokens: int
+    tokens: Count
 
 
 class FinishedOut(Struct, frozen=True, array_like=True):
     id: str
     reason: FinishReason
-    freed_blocks: int
-    generated_tokens: int
+    freed_blocks: Count
+    generated_tokens: Count
     error: str | None = None
 
 
 class StepReport(Struct, frozen=True, kw_only=True, tag="step"):
-    incarnation: int
-    step: int
-    duration_s: float
-    running: int
-    waiting: int
-    decode_tokens: int
-    prefill_tokens: int
-    kv_used: int
-    kv_free: int
-    kv_cached: int
-    invariant_violations: int = 0
+    incarnation: Count
+    step: Count
+    duration_s: Seconds
+    running: Count
+    waiting: Count
+    decode_tokens: Count
+    prefill_tokens: Count
+    kv_used: Count
+    kv_free: Count
+    kv_cached: Count
+    invariant_violations: Count = 0
     tokens: list[TokenOut] = []
     admitted: list[Admitted] = []
     preempted: list[PreemptedOut] = []
     finished: list[FinishedOut] = []
     prefills: list[Prefilled] = []
     #: Cached blocks that this step reused for something else.
-    evicted_blocks: int = 0
+    evicted_blocks: Count = 0
     #: The hashes under which they were found: the router forgets them.
     evicted_hashes: list[bytes] = []
     #: Tokens that this step's first admissions looked up in the prefix cache, and how many were found.
-    prefix_queries_tokens: int = 0
-    prefix_hit_tokens: int = 0
+    prefix_queries_tokens: Count = 0
+    prefix_hit_tokens: Count = 0
     #: Moved to host memory and back by this step.
-    swapped_out_bytes: int = 0
-    swapped_in_bytes: int = 0
+    swapped_out_bytes: Count = 0
+    swapped_in_bytes: Count = 0
 
 
 class Observation(Struct, frozen=True, kw_only=True, tag="observation"):
     """One consistent moment between two steps. Rows: running in batch order, then the first of those that
     wait, in admission order."""
 
-    incarnation: int
-    step: int
-    kv_used: int
-    kv_free: int
-    kv_cached: int
-    admit_limit: int
-    batch_limit: int
-    max_running: int
-    token_budget: int
+    incarnation: Count
+    step: Count
+    kv_used: Count
+    kv_free: Count
+    kv_cached: Count
+    admit_limit: Count
+    batch_limit: Count
+    max_running: AtLeastOne
+    token_budget: AtLeastOne
     admission_open: bool
     #: Seconds since the last step ended; None before the first.
-    step_age_s: float | None
-    waiting_reasons: dict[str, int]
-    preemptions: int
-    invariant_violations: int
+    step_age_s: Seconds | None
+    waiting_reasons: dict[str, Count]
+    preemptions: Count
+    invariant_violations: Count
     rows: list[CoreRow]
     blocks: BlockMap | None = None
     #: All that wait, those without a row included; None: they all have one.
-    waiting: int | None = None
+    waiting: Count | None = None
     #: All of ``core.Limits`` that are numbers, by name, and the tenants'.
-    limits: dict[str, int] = {}
+    limits: dict[str, Count] = {}
     tenant_default: TenantLimits = TenantLimits()
     tenants: dict[str, TenantLimits] = {}
     #: Blocks of the pool in host memory.
-    host_used: int = 0
-    host_total: int = 0
+    host_used: Count = 0
+    host_total: Count = 0
     #: Since the replica started.
-    preemptions_by_mode: dict[PreemptMode, int] = {}
-    swapped_out_bytes: int = 0
-    swapped_in_bytes: int = 0
+    preemptions_by_mode: dict[PreemptMode, Count] = {}
+    swapped_out_bytes: Count = 0
+    swapped_in_bytes: Count = 0
 
 
 class Withdrawn(Struct, frozen=True, kw_only=True, tag="withdrawn"):
     """Waiting requests handed back when admission closed; the server places them elsewhere."""
 
-    incarnation: int
+    incarnation: Count
     ids: list[str]
 
 
 class ReleasedOut(Struct, frozen=True, array_like=True):
     id: str
-    freed_blocks: int
+    freed_blocks: Count
 
 
 class Released(Struct, frozen=True, kw_only=True, tag="released"):
     """The answer to a Release. Those ``asked`` for that are not ``released`` have ended here: a report says
     so, or has said so."""
 
-    incarnation: int
+    incarnation: Count
     asked: list[str]
     released: list[ReleasedOut]
 
@@ -302,7 +303,7 @@ class Released(Struct, frozen=True, kw_only=True, tag="released"):
 class Refused(Struct, frozen=True, kw_only=True, tag="refused"):
     """A submitted request that this replica will never run (too long, queue full, admission closed)."""
 
-    incarnation: int
+    incarnation: Count
     id: str
     code: str
     message: str
@@ -310,10 +311,10 @@ class Refused(Struct, frozen=True, kw_only=True, tag="refused"):
 
 
 class LimitsSet(Struct, frozen=True, kw_only=True, tag="limits-set"):
-    incarnation: int
-    call: int
-    old: dict[str, int] = {}
-    new: dict[str, int] = {}
+    incarnation: Count
+    call: Count
+    old: dict[str, Count] = {}
+    new: dict[str, Count] = {}
     old_tenant_default: TenantLimits = TenantLimits()
     new_tenant_default: TenantLimits = TenantLimits()
     old_tenants: dict[str, TenantLimits] = {}
@@ -322,7 +323,7 @@ class LimitsSet(Struct, frozen=True, kw_only=True, tag="limits-set"):
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
-    incarnation: int
+    incarnation: Count
     error: str
 
 

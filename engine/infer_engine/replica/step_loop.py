@@ -180,6 +180,12 @@ class StepLoop:
 
     def _submit(self, message: Submit) -> None:
         now_s = self._clock()
+        largest = max(max(message.prompt, default=0), max(message.emitted, default=0))
+        if largest >= self._runner.info.vocab_size:
+            # It would fail the step, and with it everybody else's request.
+            text = f"token {largest} is not in the vocabulary of {self._runner.info.vocab_size} tokens"
+            self._refuse(message.id, "unknown_token", text, {})
+            return
         request = Request(
             id=message.id,
             prompt=message.prompt,
@@ -212,15 +218,12 @@ class StepLoop:
             else:
                 self.scheduler.fork(fork_of, request, now_s)
         except Refusal as refusal:
-            self._link.send(
-                Refused(
-                    incarnation=self._incarnation,
-                    id=request.id,
-                    code=refusal.code,
-                    message=str(refusal),
-                    numbers=refusal.numbers,
-                )
-            )
+            self._refuse(request.id, refusal.code, str(refusal), refusal.numbers)
+
+    def _refuse(self, id: str, code: str, message: str, numbers: dict[str, float]) -> None:
+        self._link.send(
+            Refused(incarnation=self._incarnation, id=id, code=code, message=message, numbers=numbers)
+        )
 
     def _arrival_s(self, message: Submit, now_s: float) -> float:
         """On this replica's clock. The clocks' distance is taken from the first request and kept, so that the

@@ -18,13 +18,13 @@ import zmq
 from infer_engine.replica.curve import KeyPair, new_pair
 from infer_engine.replica.key_gate import DOMAIN, KeyGate
 from infer_engine.replica.messages import Ack, LinkKeys, ToReplica
+from infer_engine.replica.seldom import Seldom
 from infer_engine.replica.server_link import OnMessage
 from infer_engine.replica.socket_reader import Sent, SocketReader
 from infer_engine.replica.wire import (
     HANDSHAKE_MS,
     HEARTBEAT_MS,
     HEARTBEAT_TIMEOUT_MS,
-    MAX_MESSAGE_BYTES,
     REPLICA_HWM,
     SERVER_HWM,
     MalformedError,
@@ -36,6 +36,10 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 128
 TICKET_BYTES = 16
+#: Of a message from there: a map of a million blocks, and to spare. Refusing one takes its decoder's time.
+MOST_BYTES = 16 << 20
+#: Malformed messages are logged at most so often within so long.
+MOST_LOGGED, LOG_PERIOD_S = 10, 60.0
 
 #: Hears what a connection without a ticket says: its name, its public key, its address and the message.
 OnGuest = Callable[[bytes, bytes, str, bytes], None]
@@ -78,6 +82,8 @@ class TcpLink:
         self._known = known
         self._on_guest = on_guest
         self._gate = KeyGate(self._may_connect, clock)
+        self._clock = clock
+        self._logs = Seldom(MOST_LOGGED, LOG_PERIOD_S)
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes] | None = None
         self._reader: SocketReader | None = None
@@ -116,7 +122,7 @@ class TcpLink:
             (zmq.ROUTER_MANDATORY, 1),
             (zmq.RCVHWM, REPLICA_HWM),
             (zmq.SNDHWM, SERVER_HWM),
-            (zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES),
+            (zmq.MAXMSGSIZE, MOST_BYTES),
             (zmq.BACKLOG, BACKLOG),
             (zmq.HANDSHAKE_IVL, HANDSHAKE_MS),
             (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
@@ -215,7 +221,10 @@ class TcpLink:
             self._deliver(ticket, (route, public, address), frames[1].bytes)
         except MalformedError as error:
             self.malformed += 1
-            log.warning("malformed message over TCP: %s", error)
+            if self._logs.may(self._clock()):
+                log.warning(
+                    "malformed message over TCP: %s (%d more were not logged)", error, self._logs.left_out()
+                )
 
     def _deliver(self, ticket: _Ticket | None, peer: tuple[bytes, bytes, str], data: bytes) -> None:
         message = decode_from_replica(data) if ticket is not None else None

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from infer_engine.replica.messages import CREDIT, FromReplica, ToReplica
+from infer_engine.core.observe import BlockMap
+from infer_engine.replica.messages import CREDIT, FromReplica, Observation, ToReplica
 
 #: A replica sends at most CREDIT unacknowledged step reports, answers to what it was sent, and observations
 #: that it leaves out when the pipe is full. Four times CREDIT each side leaves room for all, so nothing
@@ -47,9 +48,18 @@ def encode(message: ToReplica | FromReplica) -> bytes:
 
 def decode_from_replica(data: bytes) -> FromReplica:
     try:
-        return _from_replica.decode(data)
+        message = _from_replica.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedError(str(error)) from error
+    if isinstance(message, Observation) and message.blocks is not None:
+        _check(message.blocks)
+    return message
+
+
+def _check(blocks: BlockMap) -> None:
+    size = len(blocks.refs)
+    if not size or any(table and max(table) >= size for _, table in blocks.tables):
+        raise MalformedError(f"of a map of {size} blocks it names others")
 
 
 def decode_to_replica(data: bytes) -> ToReplica:

@@ -11,14 +11,16 @@ from infer_console.past.exporting import Exporting
 from infer_console.past.kept import Kept
 from infer_console.past.replayed import ReplayedRecording
 from infer_console.past.timeline import Timeline as Past
-from infer_console.recording import Header, RecordingReader, RecordingWriter
+from infer_console.recording import Header, RecordingError, RecordingReader, RecordingWriter
 from infer_console.state.audit import read_audit
 from infer_console.state.picture import TimelinePicture
+from infer_console.state.series import SAMPLES, SeriesSet
 from infer_engine.audit_chain import GENESIS, seal
 from infer_engine.protocol import (
     Aside,
     AuditAside,
     AuditPage,
+    History,
     Timeline,
     TimelineAside,
     TimelineEntry,
@@ -182,3 +184,47 @@ def test_what_is_kept_is_bounded() -> None:
     assert kept.dropped == 7
     assert kept.timeline("q0006") is None
     assert kept.timeline("q0009") is not None
+
+
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"seq":"x"@@@', "is damaged"),
+        (b'{"aside":"audit","record":' + b'{"a":' * 100_000, "is damaged"),
+        (messages()[0][0].replace(b'"at":', b'"at":1e300,"at_was":', 1), "of second 1e"),
+    ],
+    ids=["no json", "deep", "no time"],
+)
+def test_lines_that_are_none_are_damage(line: bytes, why: str) -> None:
+    file = io.BytesIO()
+    with RecordingWriter(file, Header()) as writer:
+        writer.write(line)
+    reader = RecordingReader(io.BytesIO(file.getvalue()))
+    with pytest.raises(RecordingError, match=why):
+        list(reader.messages())
+
+
+def test_records_with_numbers_that_no_audit_has_are_left_out() -> None:
+    kept = Kept()
+    for record in (f'{{"number":{HUGE},"ts":1}}', f'{{"number":1,"ts":{HUGE}}}', '{"number":2,"ts":5}'):
+        kept.add(msgspec.json.decode(f'{{"aside":"audit","record":{record}}}', type=Aside))
+    assert [entry.number for entry in kept.audit(ENDED).entries] == [2]
+
+
+@pytest.mark.parametrize(("until_at", "step_s"), [(1e300, 1.0), (1.0, 0.0)])
+def test_a_history_of_no_time_is_damage(until_at: float, step_s: float) -> None:
+    file = io.BytesIO()
+    history = History(until_at=until_at, step_s=step_s, sample_s=1.0, fleet={})
+    with RecordingWriter(file, Header(history=history)):
+        pass
+    with pytest.raises(RecordingError, match="of no time"):
+        RecordingReader(io.BytesIO(file.getvalue()))
+
+
+def test_a_step_longer_than_all_that_is_kept_takes_no_more_memory() -> None:
+    series = SeriesSet()
+    series.look_back({"kv": [0.25, 0.5]}, 1e300)
+    assert [sample.values[0] for sample in series.backwards()] == [0.5] * SAMPLES

@@ -1,6 +1,7 @@
 """Looks at somebody else's server: what it is, whether it serves our tokens, and how it fares."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from infer_engine.foreign.reading import Reading
 from infer_engine.model.sampling import Sampling
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.replica.upstream.dialect import Ask, Dialect
-from infer_engine.replica.upstream.events import told_error
+from infer_engine.replica.upstream.events import SaidError, events, told_error
 from infer_engine.replica.upstream.llamacpp import LlamaCpp
 from infer_engine.replica.upstream.lost_tokens import LostTokens
 from infer_engine.replica.upstream.sglang import Sglang
@@ -33,6 +34,8 @@ MOST_SPECIAL = 8
 FIRST_TOKEN_S = 60.0
 #: Tokens that a context has at least, where it is not told.
 LEAST_CONTEXT = 2048
+#: Reading more takes long enough to hold up everybody's streams: it is done beside them.
+LARGE_BYTES = 256 * 1024
 #: Metrics of our own gateway begin like that.
 OURS = "infer_"
 
@@ -86,12 +89,17 @@ class Probe:
             adapter = self._adapter
             paths = await asyncio.gather(*(self._asking.get(path) for path in adapter.paths))
             answers = {each.path: each for each in paths}
-            self._check_told(adapter, answers)
-            return read(adapter, answers)
+            if sum(len(each.body) for each in paths) > LARGE_BYTES:
+                return await asyncio.to_thread(self._read, adapter, answers)
+            return self._read(adapter, answers)
         except NotUnderstoodError as error:
             raise (Unready if "loading" in str(error) else Unsuitable)(str(error)) from error
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             raise _unanswered(error) from error
+
+    def _read(self, adapter: Adapter, answers: dict[str, Answer]) -> Reading:
+        self._check_told(adapter, answers)
+        return read(adapter, answers)
 
     def _check_told(self, adapter: Adapter, answers: dict[str, Answer]) -> None:
         denied = [each.status for each in answers.values() if each.status in (401, 403)]
@@ -177,15 +185,20 @@ class Probe:
         if not answer.told:
             raise Unready(f"{dialect.path} answers {answer.status}: {_error(answer)}")
         reader = dialect.reader()
-        events = [
-            msgspec.json.decode(line[5:])
-            for line in answer.body.splitlines()
-            if line.startswith(b"data:") and line[5:].strip() != b"[DONE]"
-        ]
-        for event in events:
-            if entry(event, "error") is not None:
-                raise Unready(f"{dialect.path}: {told_error(event)}")
-            reader.read(event)
+        try:
+            heard = [reader.read(event) async for event in events(_whole(answer.body))]
+        except SaidError as error:
+            raise Unready(f"{dialect.path}: {error}") from error
+        # A model may end at once: then there is no token.
+        if not any(each.tokens or each.finish for each in heard):
+            raise Unready(f"{dialect.path} answers with no stream of tokens")
+        largest = max((token for each in heard for token in each.tokens), default=0)
+        if largest >= self._tokenizer.vocab_size:
+            raise Unsuitable(f"it says token {largest}, of {self._tokenizer.vocab_size} that we know")
+
+
+async def _whole(body: bytes) -> AsyncIterator[bytes]:
+    yield body + b"\n"
 
 
 def _error(answer: Answer) -> str:

@@ -114,9 +114,9 @@ class Stream:
             reader, end = self._dialect.reader(), None
             async for event in events(response.aiter_raw()):
                 heard = reader.read(event)
-                if heard.tokens:
+                if heard.tokens and end is None:  # what it says after the end is of nobody
                     self._say(heard)
-                end = heard.finish or end
+                end = end or heard.finish
         return Broke("broken", "its stream ended in the middle") if end is None else Ended(end)
 
 

@@ -53,6 +53,8 @@ class UpstreamLoop(StepLoop):
         self._wake = wake
         self._open: dict[str, Stream] = {}
         self._events: list[tuple[Stream, Told]] = []
+        #: Requests that go back, told after what came of them before.
+        self._returned: list[Refused] = []
         self._dirty = True
         #: The server did something though nothing came of it that we could see.
         self._moved = False
@@ -128,8 +130,14 @@ class UpstreamLoop(StepLoop):
         something = bool(tokens or changed or (self._moved and dispatcher.has_work))
         self._aborted, self._released, self._dirty, self._moved = [], False, False, False
         self._join_forks()
-        if not something:
-            return
+        if something:
+            self._report(plan, tokens, finished, now_s)
+        returned, self._returned = self._returned, []
+        for refused in returned:
+            self._link.send(refused)
+
+    def _report(self, plan: Plan, tokens: list[TokenOut], finished: list[Finish], now_s: float) -> None:
+        dispatcher = self.dispatcher
         dispatcher.last_step_s = now_s
         self.credit -= 1
         self._link.send(self._account.report(plan, tokens, finished, 0.0, 0))
@@ -195,7 +203,7 @@ class UpstreamLoop(StepLoop):
             self._suspect = True
             self.broken_in_a_row += 1
             self._on_broken(broke.message)
-        self._link.send(
+        self._returned.append(
             Refused(incarnation=self._incarnation, id=request.id, code=code, message=broke.message)
         )
         return None

@@ -13,6 +13,7 @@ from infer_engine.replica.upstream.token_ids import token_ids
 FINISHES: dict[str, FinishReason] = {"stop": "stop", "length": "length", "repetition": "stop"}
 #: Tokens are told by this and their number.
 ID_MARK = "token_id:"
+MOST_DIGITS = 10
 
 
 class Vllm:
@@ -78,7 +79,7 @@ def _logprobs(told: Any, count: int) -> list[TokenLogprobs]:
         return []
     read: list[TokenLogprobs] = []
     for at, logprob in enumerate(chosen):
-        if not isinstance(logprob, int | float) or not math.isfinite(logprob):
+        if _finite(logprob) is None:
             return []
         top = entry(tops, at)
         pairs = sorted(_pairs(top), key=lambda pair: -pair[1]) if isinstance(top, dict) else []
@@ -90,6 +91,18 @@ def _pairs(top: dict[Any, Any]) -> list[tuple[int, float]]:
     pairs: list[tuple[int, float]] = []
     for name, logprob in top.items():
         number = str(name).removeprefix(ID_MARK)
-        if str(name).startswith(ID_MARK) and number.isdigit() and isinstance(logprob, int | float):
-            pairs.append((int(number), float(logprob)))
+        value = _finite(logprob)
+        # No token's number has more digits; str.isdecimal alone takes any script's.
+        is_number = number.isascii() and number.isdecimal() and len(number) <= MOST_DIGITS
+        if str(name).startswith(ID_MARK) and is_number and value is not None:
+            pairs.append((int(number), value))
     return pairs
+
+
+def _finite(value: Any) -> float | None:
+    """JSON knows integers that no float holds."""
+    try:
+        number = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
