@@ -1,10 +1,13 @@
-"""What the C library keeps of what was given back to it. Left alone, glibc has a heap for every few threads,
+"""Memory that is held and time that is lost for nothing.
+
+What the C library keeps of what was given back to it. Left alone, glibc has a heap for every few threads,
 and after the first large buffer takes such from there, too: between what stays, holes of many megabytes grow.
 Where the C library is another one, or somebody has set it up (``MALLOC_ARENA_MAX`` and the like), nothing is
 done."""
 
 import ctypes
 import functools
+import gc
 import os
 
 #: Of ``mallopt``, as in ``malloc.h``.
@@ -31,6 +34,13 @@ def give_back() -> bool:
     thread; False where nothing was given."""
     library = _glibc()
     return library is not None and bool(library.malloc_trim(0))
+
+
+def leave_alone() -> None:
+    """What is there by now, modules above all, stays to the end: the collector of garbage need not go through
+    it again, which takes a tenth of a second each time, and a key that comes meanwhile waits for it."""
+    gc.collect(1)
+    gc.freeze()
 
 
 @functools.cache

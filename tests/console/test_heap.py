@@ -1,5 +1,6 @@
 """The C library is told to give back, where it can be told."""
 
+import gc
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -37,3 +38,12 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(heap.ctypes, "CDLL", lambda _name: SimpleNamespace())
     assert not heap.settle()
     assert not heap.give_back()
+
+
+def test_what_is_there_is_left_alone_from_then_on() -> None:
+    before = gc.get_freeze_count()
+    try:
+        heap.leave_alone()
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()

@@ -15,6 +15,7 @@ from textual.filter import LineFilter
 from textual.message import Message
 from textual.timer import Timer
 
+from infer_console import heap
 from infer_console.habits.keymap import KeymapError, keymap_path, read_keymap
 from infer_console.state.picture import Picture
 from infer_console.terminal.answers import HOLD_S, TornAnswer, Typed
@@ -68,6 +69,8 @@ NOTICE_S = 4.0
 TROUBLE_S = 15.0
 #: The clock and the age of the view go on by themselves.
 HEARTBEAT_S = 1.0
+#: By then all is there that stays to the end.
+STARTED_S = 3.0
 #: Replicas whose rosters the past's list of requests is made of.
 MOST_LISTED = 16
 ONE_FLEET = "one fleet; --connect may be given several times"
@@ -219,6 +222,8 @@ class ConsoleApp(App[int]):
         self.push_screen("fleet")
         self.collector.on_picture(self._wake)
         self.set_interval(HEARTBEAT_S, self._heartbeat)
+        if self._guard is not None:  # the process is this console's
+            self.set_timer(STARTED_S, heap.leave_alone)
         if self.time.is_replay:
             self.set_interval(PLAY_S, self.looking_back.tick)
         if self._troubles:
