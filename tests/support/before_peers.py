@@ -60,7 +60,8 @@ class Operated:
 
 @contextmanager
 def operating(console: Path, *upstreams: Peer) -> Generator[Operated]:
-    """All are ready when it is yielded; afterwards nothing of it is left, and it has logged no error."""
+    """All are ready when it is yielded; afterwards nothing of it is left, and it has logged no error but that a server
+    was lost."""
     with short_directory() as directory:
         connect = f"unix://{directory}/c.sock"
         command = [str(console), "serve", "--control", connect, "--listen", "127.0.0.1:0"]
@@ -86,7 +87,7 @@ def operating(console: Path, *upstreams: Peer) -> Generator[Operated]:
             process.stdout.close()
             assert wait_gone(family) == []
         errors = [each for each in log.read_text().splitlines() if '"level": "ERROR"' in each]
-        assert errors == []
+        assert [each for each in errors if " died: " not in each] == []  # a server that was lost is one
 
 
 @dataclass
