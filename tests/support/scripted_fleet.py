@@ -19,6 +19,14 @@ class Cancelled:
     code: str | None
 
 
+class NoUpstreams:
+    """Its capacity."""
+
+    def context_length(self) -> int | None:
+        """No upstream tells one."""
+        return None
+
+
 @dataclass
 class ScriptedFleet:
     """Stands in for ``infer_engine.fleet.fleet.Fleet`` as far as the gateway uses it."""
@@ -30,6 +38,7 @@ class ScriptedFleet:
 
     def __post_init__(self) -> None:
         self.feed = Feed()
+        self.capacity = NoUpstreams()
         self.measures = Measures(["r0"], 0.0)
         self.timelines = Timelines(Ledger(self.feed, self.now))
 
@@ -43,10 +52,6 @@ class ScriptedFleet:
     @property
     def ready(self) -> bool:
         return any(replica.state == "ready" for replica in self.replicas)
-
-    def context_length(self) -> int | None:
-        """No upstream tells one."""
-        return None
 
     def status(self) -> Status:
         return Status(
