@@ -3,13 +3,23 @@ the cause."""
 
 import dataclasses
 
+import pytest
 from infer_console.diagnosis.causes import with_causes
 from infer_console.diagnosis.doctor import HOLD_S, LONGEST_GAP_S, MOST_TOLD, Doctor
 from infer_console.diagnosis.moved import first_moved
 from infer_console.diagnosis.track import LOOKS, Track
 from infer_console.state.finding import Finding, Proposal
 from infer_console.state.picture import Link, Picture, ReplicaPicture, Series
-from infer_engine.protocol import Alarm, Fleet, GatewayStatus, Replica, TierUse, Totals
+from infer_engine.protocol import (
+    Alarm,
+    Fleet,
+    GatewayStatus,
+    QueueWait,
+    Replica,
+    TenantUse,
+    TierUse,
+    Totals,
+)
 from msgspec.structs import replace
 from support.pictures import NOW, kv
 
@@ -58,6 +68,29 @@ def test_it_takes_a_queue_that_lasts() -> None:
 def test_a_queue_of_batch_is_no_trouble() -> None:
     doctor, batch = Doctor(), TierUse(waiting=6)
     assert seen(doctor, *(picture(NOW + second, crowded("r0", batch=batch)) for second in range(9))) == []
+
+
+@pytest.mark.parametrize(("oldest_s", "found"), [(0.02, []), (None, []), (3.0, ["tenant_crowding/"])])
+def test_who_stands_in_line_for_a_step_is_not_crowded(oldest_s: float | None, found: list[str]) -> None:
+    """Where many come, somebody waits at every look, and nobody for long."""
+    tenants = (
+        TenantUse(tenant="acme", running=8, kv_blocks=700),
+        TenantUse(tenant="globex", running=9, waiting=1, kv_blocks=100),
+    )
+    doctor = Doctor()
+    status = crowded(
+        "r0",
+        waiting=1,
+        kv=kv(800, 4_000),
+        waiting_reasons={"slots": 1},
+        tenants=tenants,
+        queue_wait_s=QueueWait(oldest=oldest_s),
+    )
+    pictures = [picture(NOW + second, status) for second in range(9)]
+    looks = [
+        dataclasses.replace(each, totals=Totals(replicas=1, ready=1, tenants=tenants)) for each in pictures
+    ]
+    assert seen(doctor, *looks) == found
 
 
 def test_more_pictures_than_one_a_second_are_not_looked_at() -> None:

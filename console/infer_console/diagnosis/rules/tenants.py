@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from infer_engine.protocol import Replica
+
 from infer_console.diagnosis.case import Case
 from infer_console.state.finding import Finding, Proposal
 from infer_console.view.format import count, percent, short_count
@@ -10,6 +12,9 @@ from infer_console.view.format import count, percent, short_count
 SHARE = 0.6
 #: Others wait without a break for so long.
 HELD_S = 2.0
+#: And somebody has waited at least so long: where many come, one of them stands in line at every look, each
+#: for a step only.
+LEAST_WAIT_S = 1.0
 #: A tenant is not proposed to be held below this share of a pool.
 LEAST_SHARE = 0.1
 #: Share of the pool or of the slots with which batch crowds.
@@ -31,6 +36,8 @@ def tenant_crowding(case: Case) -> Iterator[Finding]:
         for name, replica, _ in case.serving()
         if replica.waiting and replica.tenants and replica.tenants[0].tenant == first.tenant
     ]
+    if not any(_waited(replica) for _, replica, _ in case.serving()):
+        return
     pools = sum(replica.kv.total or 0 for _, replica, _ in case.serving())
     of_pools = first.kv_blocks / pools if pools else share
     allowed = max(LEAST_SHARE, round(of_pools / 2, 2))
@@ -67,6 +74,8 @@ def batch_crowding(case: Case) -> Iterator[Finding]:
         batch, total = replica.batch, replica.kv.total
         if batch is None or not total or not track.holds("interactive_waiting", 1, HELD_S):
             continue
+        if not _waited(replica):
+            continue
         waiting = round(track.last("interactive_waiting") or 0)
         blocks = batch.kv_blocks / total
         slots = batch.running / replica.max_running if replica.max_running else 0.0
@@ -92,3 +101,8 @@ def batch_crowding(case: Case) -> Iterator[Finding]:
                 effect=f"{count(batch.kv_blocks)} blocks at once for {waiting} that wait; batch stays queued",
             ),
         )
+
+
+def _waited(replica: Replica) -> bool:
+    oldest_s = replica.queue_wait_s.oldest
+    return oldest_s is not None and oldest_s >= LEAST_WAIT_S
