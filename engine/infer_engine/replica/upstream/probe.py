@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import httpx2
 import msgspec
@@ -61,10 +61,6 @@ class Server:
     dialect: Dialect
     reading: Reading
     note: str = ""
-
-
-class Post(Protocol):
-    async def __call__(self, path: str, body: Any) -> Answer: ...
 
 
 class Probe:
