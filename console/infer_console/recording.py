@@ -6,7 +6,7 @@ and records of the audit, outside of the chain, so that a console that does not 
 ``zstd -dc FILE | jq`` shows it.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -14,8 +14,6 @@ from typing import BinaryIO, Self
 import msgspec
 import zstandard
 from infer_engine.protocol import PROTOCOL_VERSION, Aside, Envelope, History
-
-from infer_console.state.fold import ConsoleState
 
 FORMAT = 1
 #: A longer line is damage, or somebody's attack.
@@ -192,22 +190,6 @@ def _damaged(error: Exception | str) -> RecordingError:
 
 def _too_long() -> RecordingError:
     return RecordingError(f"a line of the recording is longer than {MAX_LINE_BYTES} bytes")
-
-
-def fold_all(state: ConsoleState, envelopes: Iterable[Envelope], until_at: float | None = None) -> int:
-    """Fold a recording's messages up to a moment (Unix seconds) as if they came now; returns how many. Those
-    of chains with gaps are left out until the next chain begins."""
-    folded, whole = 0, True
-    for envelope in envelopes:
-        if until_at is not None and envelope.at > until_at:
-            break
-        if envelope.prev == 0:
-            state.opened()
-            whole = True
-        if whole:
-            whole = state.fold(envelope, envelope.at)
-            folded += whole
-    return folded
 
 
 def open_recording(path: Path) -> tuple[BinaryIO, RecordingReader]:

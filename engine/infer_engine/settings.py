@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from infer_engine.foreign.address import parse_address
 from infer_engine.planner import Deployment, PlanError, parse_deployment
 from infer_engine.protocol import PreemptChoice
+from infer_engine.settings_rules import DEFAULT_REPLICAS, MOST_PROCESSES, check_together
 
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "fp32", "fp16", "bf16"]
@@ -23,10 +24,7 @@ Launcher = Literal["local", "inproc", "ray"]
 
 #: The name by which the bundled default model is asked for.
 DEFAULT_MODEL = "smollm2-135m-instruct"
-#: Replicas that are processes; simulated ones may be more.
-MOST_PROCESSES = 64
 MOST_SIMULATED = 1024
-DEFAULT_REPLICAS = 2
 
 
 class ReplicaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -289,71 +287,13 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seed: Annotated[int, Meta(description="seed of what the server itself draws (ids, test traffic)")] = 0
 
     def __post_init__(self) -> None:
-        self._check_upstreams()
-        deployment = self.deployment
-        if self.replicas == 0 and self.join_listen is None:
-            raise ValueError(
-                "replicas is 0, which is for a server that others join: join_listen is not given"
-            )
-        if (self.join_listen is None) != (self.join_keys is None):
-            raise ValueError("join_listen and join_keys belong together, and one of them is not given")
-        if self.join_key is not None and self.join_listen is None:
-            raise ValueError("join_key is for join_listen, which is not given")
-        if deployment is not None and self.join_listen is not None:
-            raise ValueError("join_listen is for real replicas; simulated ones cannot be joined")
-        if deployment is None and self.replicas > MOST_PROCESSES:
-            raise ValueError(
-                f"replicas is {self.replicas}; at most {MOST_PROCESSES} are allowed unless they are simulated"
-            )
-        if self.max_replicas is not None and self.max_replicas < self.replicas:
-            raise ValueError(
-                f"max_replicas is {self.max_replicas}; it must be at least replicas ({self.replicas})"
-            )
-        if deployment is None and self.launcher == "inproc":
-            raise ValueError("launcher is inproc, which is for simulated replicas: simulate is not given")
-        if deployment is not None and self.launcher not in (None, "inproc"):
-            raise ValueError(f"launcher is {self.launcher}; simulated replicas are launched inproc")
-        for name in ("device", "dtype"):
-            given = getattr(self.replica, name)
-            if deployment is not None and given != "auto":
-                raise ValueError(f"{name} is {given}; simulated replicas have that of what simulate names")
-        if deployment is None and self.speed != 1.0:
-            raise ValueError(
-                f"speed is {self.speed:g}, which is for simulated replicas: simulate is not given"
-            )
-        if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("tls_cert and tls_key belong together, and one of them is not given")
-        if self.tls_client_ca is not None and self.tls_cert is None:
-            raise ValueError("tls_client_ca needs tls_cert and tls_key")
-        if self.tls_cert is not None and self.control_listen is None:
-            raise ValueError("tls_cert is for control_listen, which is not given")
-        if self.ray_address is not None and self.launcher != "ray":
-            raise ValueError("ray_address is for launcher ray, which is not given")
+        check_together(self)
 
     @property
     def launcher_used(self) -> Launcher | Literal["upstream"]:
         if self.upstreams:
             return "upstream"
         return self.launcher or ("inproc" if self.simulate is not None else "local")
-
-    def _check_upstreams(self) -> None:
-        places: set[tuple[str, int]] = set()
-        for url in self.upstream_urls:
-            address = parse_address(url)
-            place = ("" if address.is_loopback else address.host, address.port)
-            if place in places:
-                raise ValueError(f"upstreams: {address.place} is named twice; each server is one replica")
-            places.add(place)
-        if not places:
-            return
-        if self.simulate is not None:
-            raise ValueError("upstreams and simulate were given: a fleet is one or the other")
-        if self.launcher is not None:
-            raise ValueError(f"launcher is {self.launcher}; upstreams are launched by nobody here")
-        if self.join_listen is not None:
-            raise ValueError("join_listen is for replicas of our engine; with upstreams there are none")
-        if self.replicas not in (DEFAULT_REPLICAS, len(places)):
-            raise ValueError(f"replicas is {self.replicas}; with upstreams there are as many as are named")
 
     @property
     def upstream_urls(self) -> list[str]:
@@ -362,7 +302,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def most_replicas(self) -> int:
         """Those fenced included."""
-        bound = MOST_PROCESSES if self.simulate is None else 1024
+        bound = MOST_PROCESSES if self.simulate is None else MOST_SIMULATED
         return min(bound, self.max_replicas or max(4, 2 * self.replicas))
 
     @property

@@ -6,7 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from infer_console.recording import Header, RecordingError, RecordingReader, RecordingWriter, fold_all
+from infer_console.recording import Header, RecordingError, RecordingReader, RecordingWriter
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import Picture
 from infer_engine.control import recorder as recorder_module
@@ -19,6 +19,7 @@ from infer_engine.control.watch_query import Query
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.protocol import Aside, Replica, Status, Timeline, TimelineAside, Totals
 from msgspec import structs
+from support.folding import fold_all
 from support.simulated_fleet import SimulatedBench, arrivals, run
 from support.watching import envelopes
 

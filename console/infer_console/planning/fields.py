@@ -148,7 +148,6 @@ PARAMS: tuple[Param, ...] = (
         hint="what you pay for one GPU and hour, in your currency; never guessed",
     ),
 )
-OPTIONAL = frozenset(param.name for param in PARAMS if param.optional)
 
 
 def number(values: Values, name: str) -> float:

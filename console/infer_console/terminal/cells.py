@@ -18,7 +18,6 @@ Cells = list[Cell]
 REST = ""
 #: What stands in a cell about which nothing is known; no text of ours has it.
 UNKNOWN: Cell = ("\x00", PLAIN)
-BLANK: Cell = (" ", PLAIN)
 
 
 @lru_cache(4096)

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 from infer_engine.foreign.kind import ForeignKind
 
 KINDS = ("vllm", "sglang", "llamacpp", "auto")
-SCHEMES = tuple(f"{kind}+{scheme}" for kind in KINDS for scheme in ("http", "https"))
 MOST_CHARS = 300
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 

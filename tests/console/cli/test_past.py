@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from infer_console.recording import fold_all, open_recording
+from infer_console.recording import open_recording
 from infer_console.state.fold import ConsoleState
 from support.cli import Run
 from support.eventually import eventually
+from support.folding import fold_all
 from support.server import EngineServer
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from infer_console.connect import parse_url
 from infer_console.past.headless import HeadlessRecorder, Retention
-from infer_console.recording import fold_all, open_recording
+from infer_console.recording import open_recording
 from infer_console.sources.client import EngineClient
 from infer_console.state.fold import ConsoleState
 from infer_engine.protocol import Envelope
+from support.folding import fold_all
 from support.incident import RECORDING
 from support.server import EngineServer, short_directory
 

@@ -8,10 +8,11 @@ import msgspec
 from infer_console.past.export import Part, export
 from infer_console.past.redact import Redactor
 from infer_console.past.snapshot import snapshot_deltas, snapshot_lines
-from infer_console.recording import Header, RecordingReader, fold_all
+from infer_console.recording import Header, RecordingReader
 from infer_console.state.fold import ConsoleState
 from infer_engine.protocol import Envelope, Event, EventDelta, Operation, OperationDelta
 from support import pictures
+from support.folding import fold_all
 
 TENANTS = ("acme", "globex", "initech", "umbrella", "soylent")
 

@@ -13,10 +13,10 @@ from infer_console.past.moment import decoded
 from infer_console.past.snapshot import snapshot_deltas, snapshot_lines
 from infer_console.past.tape import SEGMENT_BYTES, SEGMENT_S, Segment, Tape
 from infer_console.past.timeline import MOST_MOMENTS, Timeline, lacks_detail
-from infer_console.recording import fold_all
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import NO_OWNER, BlockMap, Picture
 from support import pictures
+from support.folding import fold_all
 from support.incident import messages, moved, replayed
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import httpx2
 import msgspec
@@ -64,10 +64,6 @@ class Server:
     dialect: Dialect
     reading: Reading
     note: str = ""
-
-
-class Post(Protocol):
-    async def __call__(self, path: str, body: Any) -> Answer: ...
 
 
 class Probe:
