@@ -60,8 +60,8 @@ class Operated:
 
 @contextmanager
 def operating(console: Path, *upstreams: Peer) -> Generator[Operated]:
-    """All are ready when it is yielded; afterwards nothing of it is left, and it has logged no error but that
-    a server was lost."""
+    """All are ready when it is yielded; afterwards nothing of it is left, and it has logged no error but
+    that a server was lost."""
     with short_directory() as directory:
         connect = f"unix://{directory}/c.sock"
         command = [str(console), "serve", "--control", connect, "--listen", "127.0.0.1:0"]
