@@ -102,6 +102,7 @@ def test_packed_weights_multiply_like_dense_ones(rows: int) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.apart
 def test_fp16_weights_choose_the_same_tokens_on_real_text() -> None:
     path = resolve(DEFAULT_MODEL)
     tokens = Tokenizer.from_file(path).encode("\n\n".join([*TEXTS, harbour_log(4)]))

@@ -18,11 +18,12 @@ SHARED_MEMORY = 64 << 10
 
 def printed(script: str, *arguments: str) -> dict[str, list[float]]:
     command = [sys.executable, str(FOLDER / script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
+@pytest.mark.apart
 def test_the_kernel_equals_float64() -> None:
     errors = printed("interpret_triton.py")
     assert len(errors) > 10
@@ -30,6 +31,7 @@ def test_the_kernel_equals_float64() -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="triton brings its assembler for x86-64 alone")
+@pytest.mark.apart
 def test_the_kernel_compiles_for_gpus(tmp_path: Path) -> None:
     needs = printed("compile_triton.py", str(tmp_path))
     assert len(needs) == 3
