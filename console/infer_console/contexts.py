@@ -15,6 +15,10 @@ T = TypeVar("T")
 _CURRENT = re.compile(r"^current\s*=.*$", re.MULTILINE)
 
 
+#: Each theme has its own shade of them.
+COLOURS = ("red", "orange", "yellow", "green", "cyan", "blue", "magenta")
+
+
 class ContextsError(ValueError):
     """The file or a name in it leads nowhere; ``str()`` says which, in one line."""
 
@@ -24,6 +28,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     token is in the file or the environment variable that is named here."""
 
     url: str
+    #: Of its name in the first line: one of :data:`COLOURS`.
     colour: str | None = None
     read_only: bool = False
     production: bool = False
@@ -53,7 +58,11 @@ def read_contexts(path: Path) -> Contexts:
     contexts = raw.get("contexts")
     if isinstance(contexts, dict):  # each by itself, so that what is wrong can be named
         for name, context in cast("dict[str, object]", contexts).items():
-            _convert(context, Context, path, f"contexts.{name}")
+            colour = _convert(context, Context, path, f"contexts.{name}").colour
+            if colour is not None and colour not in COLOURS:
+                raise ContextsError(
+                    f"{path}: contexts.{name}.colour: {colour!r} was given, allowed is {', '.join(COLOURS)}"
+                )
     return _convert(raw, Contexts, path, "")
 
 

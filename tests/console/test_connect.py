@@ -129,6 +129,10 @@ def test_a_verb_speaks_to_one_server() -> None:
         ("[contexts.lab]\n", "missing required field `url`"),
         ("[contexts.eu]\n", "toml: contexts.eu: Object missing"),
         ("[contexts.lab]\nurl = 'unix:///x'\n[contexts.eu]\nurl = 3", "toml: contexts.eu.url: Expected `str"),
+        (
+            "[contexts.eu]\nurl = 'unix:///x'\ncolour = 'mauve'",
+            "contexts.eu.colour: 'mauve' was given, allowed is red",
+        ),
         ("contexts = 3", "toml: contexts: Expected `object"),
         ("current = ", "Invalid value"),
     ],

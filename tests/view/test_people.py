@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from infer_console.contexts import COLOURS
 from infer_console.state.picture import Environment, Picture
 from infer_console.view.banner import banner
 from infer_console.view.fleet_screen import fleet_screen
@@ -59,6 +60,16 @@ def test_production_is_told_by_word_and_by_ground_above_and_below() -> None:
     for row in (rows[0], rows[-1]):
         assert {span.tone for span in row} == {"production"}
     assert not any(span.tone == "production" for row in rows[1:-1] for span in row)
+
+
+def test_a_context_has_its_colour() -> None:
+    roles: list[str] = []
+    for colour in (*COLOURS, None):
+        picture = dataclasses.replace(pictures.incident(), environment=Environment("eu-west", colour))
+        row = banner(picture, Look(), 160, pictures.NOW)
+        roles += [span.role for span in row if span.text == "eu-west"]
+    assert len(set(roles)) == len(roles) == len(COLOURS) + 1
+    assert roles[-1] == "accent"
 
 
 def test_the_banner_says_who_holds_the_lease_and_until_when() -> None:

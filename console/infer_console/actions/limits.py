@@ -15,6 +15,8 @@ _LIMITS = {
     "max_long_prefills": ("long prefills", 1.0, "most long prompts that prefill at once"),
 }
 MOST = 1_000_000
+#: Replicas named in one line.
+MOST_NAMED = 4
 
 
 def limits_of(values: Values) -> dict[str, int]:
@@ -56,7 +58,7 @@ def _unchanged(picture: Picture, target: str | None, values: Values) -> bool:
 def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     given = limits_of(values)
     if not given:
-        return [NOTHING]
+        return [NOTHING, *_present(picture, target)]
     lines: list[str] = []
     for replica, limits in _now(picture, target).items():
         for name, value in given.items():
@@ -66,6 +68,21 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     revert_s = number(values, "revert_after")
     if revert_s is not None:
         lines.append(f"goes back by itself after {show_duration(revert_s)}")
+    return lines
+
+
+def _present(picture: Picture, target: str | None) -> list[str]:
+    """``r0, r1 have token budget 2048, batch size 24``; replicas that live by the same in one line."""
+    alike: dict[str, list[str]] = {}
+    for replica, limits in _now(picture, target).items():
+        words = ", ".join(f"{_words(name)} {limits[name]}" for name in _LIMITS if name in limits)
+        if words:
+            alike.setdefault(words, []).append(replica)
+    lines: list[str] = []
+    for words, those in alike.items():
+        more = f" and {len(those) - MOST_NAMED} more" if len(those) > MOST_NAMED else ""
+        has = "has" if len(those) == 1 else "have"
+        lines.append(f"{', '.join(those[:MOST_NAMED])}{more} {has} {words}")
     return lines
 
 

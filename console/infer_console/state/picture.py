@@ -131,7 +131,7 @@ class Environment:
     """What the contexts file says of the server that is watched."""
 
     name: str | None = None
-    #: A name of the terminal's colours, or ``#rrggbb``; None for the theme's.
+    #: Of its name; None for the theme's accent.
     colour: str | None = None
     production: bool = False
 

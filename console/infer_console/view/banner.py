@@ -103,8 +103,20 @@ def _environment(picture: Picture) -> list[tuple[SafeText, Role]]:
     named = picture.environment
     shown: list[tuple[SafeText, Role]] = [(safe(" PROD "), "crit")] if named.production else []
     if named.name is not None:
-        shown.append((safe(named.name, 24), "accent"))
+        shown.append((safe(named.name, 24), _COLOURS.get(named.colour or "", "accent")))
     return shown
+
+
+#: Colours of the contexts file by roles, which every theme gives a shade that can be read.
+_COLOURS: dict[str, Role] = {
+    "red": "crit",
+    "orange": "act",
+    "yellow": "warn",
+    "green": "ok",
+    "cyan": "move",
+    "blue": "owner0",
+    "magenta": "evict",
+}
 
 
 def _others(look: Look) -> list[tuple[SafeText, Role]]:

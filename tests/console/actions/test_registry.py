@@ -226,6 +226,15 @@ def test_headroom_says_in_which_direction_it_works(amount: str, says: str) -> No
     assert "nobody running is evicted" in said
 
 
+def test_limits_that_are_not_asked_for_are_those_that_there_are() -> None:
+    chosen = action("limits")
+    assert chosen.effect(PICTURE, None, chosen.parse({})) == [
+        chosen.unasked,
+        "r0, r1 have token budget 512, batch size 4",
+    ]
+    assert effect("limits", {}).endswith("\nr0 has token budget 512, batch size 4")
+
+
 def test_headroom_of_the_fleet_names_every_replica_and_the_batch_mark_is_its_own() -> None:
     chosen = action("headroom")
     lines = chosen.effect(

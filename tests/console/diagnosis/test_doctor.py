@@ -88,7 +88,8 @@ def test_who_stands_in_line_for_a_step_is_not_crowded(oldest_s: float | None, fo
     )
     pictures = [picture(NOW + second, status) for second in range(9)]
     looks = [
-        dataclasses.replace(each, totals=Totals(replicas=1, ready=1, tenants=tenants)) for each in pictures
+        dataclasses.replace(each, totals=Totals(replicas=1, ready=1, tenants=list(tenants)))
+        for each in pictures
     ]
     assert seen(doctor, *looks) == found
 

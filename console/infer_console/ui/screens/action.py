@@ -173,7 +173,11 @@ class ActionScreen(OverlayScreen):
             return
         self._compare(self.console.collector.picture)
         if self.form.unchanged and self.form.action.unasked:
-            self.dialog.prediction = Prediction("nothing", [self.form.action.unasked], [])
+            self.dialog.prediction = Prediction("nothing", [], [])
+            self._predict_from_screen(self.console.collector.picture)
+            lines, unasked = self.dialog.prediction.lines, self.form.action.unasked
+            if lines[:1] != [unasked]:  # else with what there is now
+                self.dialog.prediction.lines = [unasked]
             if self.is_current:
                 self.paint()
             return
