@@ -7,11 +7,12 @@ import pytest
 from infer_console.diagnosis.onset import moved_first
 from infer_console.state.finding import Finding
 from infer_console.state.picture import Picture, ReplicaPicture, Series
+from infer_console.terminal.safe_text import safe
 from infer_console.view import replicas
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.history import axis_of, axis_row, history_section
 from infer_console.view.look import FLEET_SORTS, Look, Size
-from infer_console.view.marks import marks
+from infer_console.view.marks import Mark, marks
 from infer_console.view.order import FLEET_VALUES, pane_ids
 from infer_console.view.replicas import columns, replica_table
 from infer_console.view.row import Row, plain
@@ -120,6 +121,16 @@ def test_the_axis_says_what_happened_when() -> None:
     assert text[drain] == "D"
     quarter = text.index("02:50")
     assert abs(axis.last_at - (87 - quarter) * axis.cell_s - (pictures.NOW - 21 * 60 - 26)) <= axis.cell_s
+
+
+@pytest.mark.parametrize("ago_s", [0.0, 8.0, 16.0])
+def test_what_happens_now_stands_in_the_place_of_the_word(ago_s: float) -> None:
+    picture = pictures.incident()
+    axis = axis_of(picture.history, 88, picture.at)
+    mark = Mark(picture.at - ago_s * axis.cell_s / 8.0, "▲", "crit", safe(""))
+    text = plain(axis_row(axis, [mark], 120))[10:]
+    assert text.rstrip()[-1] == "▲"
+    assert not {"n", "o", "w"} & set(text[-4:])
 
 
 def test_the_doctors_proposal_stands_above_the_keys() -> None:

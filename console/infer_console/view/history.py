@@ -140,6 +140,11 @@ def axis_row(axis: Axis, happened: Sequence[Mark], width: int) -> Row:
             for offset, letter in enumerate(word):
                 letters[start + offset] = (letter, "text")
         letters[cell] = (mark.sign, mark.role)
+    now = range(max(0, end + 1), axis.cells)
+    if any(letters[cell][1] != "dim" for cell in now):  # no part of a word
+        for cell in now:
+            if letters[cell][1] == "dim":
+                letters[cell] = (" ", "dim")
     line = Line(width).to(_LABEL_CELLS)
     for letter, role in letters:
         line.put(safe(letter), role)

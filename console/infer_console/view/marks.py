@@ -54,7 +54,7 @@ def marks(picture: Picture, replica: str | None = None) -> list[Mark]:
         Mark(
             picture.at - alarm.since_s,
             *alarm_sign(alarm),
-            safe_identifier(alarm.replica) if alarm.replica else safe(alarm.rule, 14),
+            safe_identifier(alarm.replica) if alarm.replica else safe(alarm.rule.replace("_", " "), 14),
         )
         for alarm in picture.alarms
         if alarm.since_s is not None and (replica is None or alarm.replica in (replica, None))
