@@ -95,8 +95,10 @@ def _one_column(picture: Picture, look: Look, replica: ReplicaPicture, size: Siz
     if not two:
         sections.append(
             Section(
-                Want("events", 2, height, 5),
-                lambda given: event_rows(picture, look, "replica", width, given, look.replica),
+                Want("events", 1, height, 5),
+                lambda given: event_rows(
+                    picture, look, "replica", width, given, look.replica, titled=given > 1
+                ),
             )
         )
     return drawn(sections, room.height, width)
