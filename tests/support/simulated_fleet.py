@@ -81,7 +81,7 @@ def spec(
 ) -> GenerationSpec:
     """``first`` tells prompts apart: equal ones share the prefix cache."""
     return GenerationSpec(
-        prompt=tuple(range(first, first + prompt_tokens)),
+        prompt=tuple(_token(each) for each in range(first, first + prompt_tokens)),
         max_tokens=max_tokens,
         sampling=Sampling(),
         stop_token_ids=(),
@@ -89,6 +89,15 @@ def spec(
         tenant=tenant,
         synthetic=synthetic,
     )
+
+
+#: Every simulated model has at least so many tokens in its vocabulary.
+_TOKENS = 100_000
+
+
+def _token(number: int) -> int:
+    """One of the vocabulary; of higher numbers one that looks drawn, so that runs of them do not meet."""
+    return number if number < _TOKENS else (number * 2_654_435_761 % 2**32) * _TOKENS >> 32
 
 
 def arrivals(seed: int, count: int, rate_per_s: float, *, most_prompt: int = 4_000) -> Iterator[Arrival]:
