@@ -11,5 +11,6 @@ SECONDS = 360
 def test_nothing_is_found_where_nothing_is_wrong(seed: int) -> None:
     ward = healthy(seed, 0.15, SECONDS)
     assert len(ward.found) == SECONDS
-    assert ward.bench.events("finish")
+    # Users may leave, but nothing goes wrong.
+    assert {event.reason for event in ward.bench.events("finish")} - {"cancelled"} == {"length"}
     assert ward.rules() == set(), ward.story()
