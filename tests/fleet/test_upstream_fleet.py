@@ -97,7 +97,7 @@ async def test_what_kind_a_server_is_is_found_out_by_asking(tokenizer: Tokenizer
 
 
 async def test_streams_of_a_server_that_is_killed_go_on_at_the_other(
-    tokenizer: Tokenizer, tmp_path: Path
+    tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = (
         fake(tokenizer, "vllm", free_tokens=5),
@@ -126,14 +126,29 @@ async def test_streams_of_a_server_that_is_killed_go_on_at_the_other(
             assert generation.emitted == answer_to(list(asked.prompt), 30)
             assert (generation.finish_reason, generation.error) == ("length", None)
         assert {each.moves for each in there} <= {1, 2}
-        assert {event.replica for event in events(happened, "move")} == {"r0"}
+        moves = events(happened, "move")
+        assert {event.replica for event in moves} == {"r0"}
+        assert {event.reason for event in moves} <= {"stream_broke", "replica_lost"}
+        assert all(
+            (event.message or "").startswith("the stream broke: ")
+            for event in moves
+            if event.reason == "stream_broke"
+        )
         # What went on elsewhere was asked for with the tokens so far.
         assert sum(len(body["prompt"]) == 25 for body in second.generated()) == len(there)
         await until(lambda: fleet.replica("r0").state == "starting", "it is looked for")
+        assert "replica r0 died: " in caplog.text
+        assert "pid None" not in caplog.text
+        await until(lambda: "ConnectError" in (fleet.replica("r0").error or ""), "nobody is there")
+        gone = fleet.replica("r0")
+        assert gone.was_ready
+        assert gone.unready_s is not None
         first.gate.set()
         await first.start()
         await ready(fleet, 2)
-        assert fleet.replica("r0").incarnation > 1
+        back = fleet.replica("r0")
+        assert back.incarnation > 1
+        assert (back.unready_s, back.error) == (None, None)
 
 
 async def test_a_drain_moves_what_runs_and_closes_its_streams(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -227,11 +242,12 @@ async def test_what_fails_at_one_server_is_tried_at_another_a_few_times(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     server = fake(tokenizer, failures=[(500, {})] * 2)
-    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, happened):
         await ready(fleet, 1)
         again = fleet.submit(spec(max_tokens=4))
         await finished(again)
         assert again.finish_reason == "length"
+        assert [event.reason for event in events(happened, "move")] == ["stream_broke"] * 2
         assert len(server.generated()) == 3
         server.failures = [(500, {})] * 9
         poison = fleet.submit(spec(max_tokens=4))

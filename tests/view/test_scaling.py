@@ -8,6 +8,7 @@ from infer_console.view.look import Look, Size
 from infer_console.view.row import plain
 from infer_console.view.scaling import scaling_line
 from infer_engine.protocol import Fleet, ScalingStatus
+from msgspec.structs import replace
 from support.pictures import incident
 
 
@@ -41,6 +42,15 @@ def test_what_is_coming_is_no_advice() -> None:
     line = scaling_line(incident(fleet=fleet(5)), 120)
     assert line is not None
     assert plain(line).startswith(" SCALE 3 ready + r7 starting   advice 5: KV 94 %")
+
+
+def test_how_many_upstreams_there_are_is_not_ours_to_say() -> None:
+    picture = incident(fleet=fleet(5))
+    upstreams = {
+        name: dataclasses.replace(each, status=replace(each.status, launcher="upstream"))
+        for name, each in picture.replicas.items()
+    }
+    assert scaling_line(dataclasses.replace(picture, replicas=upstreams), 120) is None
 
 
 def test_nothing_is_said_where_there_is_nothing_to_do_or_nothing_known() -> None:

@@ -6,7 +6,7 @@ import time
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from infer_engine.protocol import Envelope, History
+from infer_engine.protocol import Alarm, Envelope, History
 
 from infer_console.cli import codes
 from infer_console.cli.call import call
@@ -30,23 +30,23 @@ def _doctor(arguments: Namespace) -> int:
     from infer_console.cli.output import note, print_json
 
     async def work(client: "EngineClient") -> int:
-        findings, simulated, trouble = await _examine(client)
+        findings, alarms, simulated, trouble = await _examine(client)
         if trouble:
             note(f"nothing is known of the time before: {trouble}")
         if arguments.json:
-            print_json(
-                {"version": 1, "simulated": simulated, "findings": [_document(each) for each in findings]}
-            )
+            found = [_document(each) for each in findings]
+            print_json({"version": 1, "simulated": simulated, "findings": found, "alarms": alarms})
         else:
-            _print(findings, simulated)
+            print_findings(findings, alarms, simulated)
         return codes.OK
 
     return call(arguments, work)
 
 
-async def _examine(client: "EngineClient") -> tuple[tuple["Finding", ...], bool, str]:
-    """What is found after the past and a few seconds of the present; whether all of it is simulated; why the
-    past is not known, where it is not."""
+async def _examine(client: "EngineClient") -> tuple[tuple["Finding", ...], tuple["Alarm", ...], bool, str]:
+    """What is found after the past and a few seconds of the present, and what is wrong at its end; whether
+    all of it is simulated; why the past is not known, where it is not."""
+    from infer_console.diagnosis.alarms import find_alarms
     from infer_console.diagnosis.doctor import Doctor
     from infer_console.state.fold import ConsoleState
 
@@ -67,7 +67,8 @@ async def _examine(client: "EngineClient") -> tuple[tuple["Finding", ...], bool,
                     break
     except TimeoutError:
         pass  # a quiet fleet has little to tell
-    return findings, hello.fleet.simulated, trouble
+    alarms = find_alarms(state.picture(time.time(), time.time()))
+    return findings, alarms, hello.fleet.simulated, trouble
 
 
 async def _past(
@@ -123,15 +124,20 @@ def _document(finding: "Finding") -> dict[str, Any]:
     return document
 
 
-def _print(findings: tuple["Finding", ...], simulated: bool) -> None:
+def print_findings(findings: tuple["Finding", ...], alarms: tuple["Alarm", ...], simulated: bool) -> None:
+    """Where no cause is found, what is wrong all the same."""
     from infer_console.cli.output import print_line
-    from infer_console.cli.tables import print_simulated
+    from infer_console.cli.tables import alarm_words, print_simulated
     from infer_console.view.evidence import evidence_words
     from infer_console.view.format import age
 
     print_simulated(simulated)
-    if not findings:
+    if not findings and not alarms:
         print_line("nothing found")
+    elif not findings:
+        print_line("no rule sees a cause beyond what the alarms say:")
+        for alarm in alarms:
+            print_line(f"  {alarm_words(alarm)}")
     for finding in findings:
         where = finding.replica or (", ".join(finding.replicas) or "fleet")
         since = f", for {age(finding.since_s)}" if finding.since_s is not None else ""

@@ -21,7 +21,7 @@ def print_status(status: Status) -> None:
     print_line(
         f"{totals.ready} of {totals.replicas} ready"
         f"  running {count(totals.running)}  waiting {count(totals.waiting)}"
-        f"  KV {percent(totals.kv_used_ratio)}%  {rate(totals.tokens_per_s)} tok/s"
+        f"  KV {_ratio(totals.kv_used_ratio)}  {rate(totals.tokens_per_s)} tok/s"
         f"  TTFT p50 {seconds(totals.ttft_s.p50)} p99 {seconds(totals.ttft_s.p99)} s"
         f"  ITL p50 {milliseconds(totals.itl_s.p50)} p99 {milliseconds(totals.itl_s.p99)} ms"
     )
@@ -34,12 +34,16 @@ def print_status(status: Status) -> None:
         traffic = fleet.traffic
         print_line(f"test traffic: {traffic.profile}, {traffic.sent} sent, {traffic.in_flight} in flight")
     for alarm in status.alarms:
-        print_line(_alarm(alarm))
+        print_line(alarm_words(alarm))
     print()
     print_replicas(status.replicas)
 
 
-def _alarm(alarm: Alarm) -> str:
+def _ratio(ratio: float | None) -> str:
+    return UNKNOWN if ratio is None else f"{percent(ratio)}%"
+
+
+def alarm_words(alarm: Alarm) -> str:
     replica = f" {alarm.replica}" if alarm.replica else ""
     action = f"  -> {alarm.action}" if alarm.action else ""
     return f"{alarm.severity}:{replica} {alarm.text}{action}"

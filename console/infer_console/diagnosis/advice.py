@@ -1,6 +1,7 @@
 """Actions that several rules propose."""
 
 from infer_console.diagnosis.case import Case
+from infer_console.diagnosis.unready import of_upstreams
 from infer_console.state.finding import Proposal
 from infer_console.view.format import age
 
@@ -9,7 +10,8 @@ def one_more(case: Case, effect: str) -> Proposal | None:
     """One replica more, where it is known how many are wanted. ``effect`` is what it brings once it is
     ready."""
     fleet = case.picture.fleet
-    if fleet is None or fleet.spec is None:
+    # How many upstreams there are is not ours to say.
+    if fleet is None or fleet.spec is None or of_upstreams(case.picture):
         return None
     wanted = fleet.spec.replicas + 1
     boot_s = fleet.scaling.boot_s if fleet.scaling is not None else None

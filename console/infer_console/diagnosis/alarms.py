@@ -11,6 +11,14 @@ from itertools import islice
 import msgspec
 from infer_engine.protocol import Alarm, Replica
 
+from infer_console.diagnosis.unready import (
+    is_missed,
+    is_upstream,
+    missed_action,
+    missed_words,
+    none_ready_words,
+    of_upstreams,
+)
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.state.series import kv_used_ratio
 from infer_console.view.format import age
@@ -60,9 +68,12 @@ def no_ready_replica(picture: Picture) -> Iterator[Alarm]:
     if not picture.replicas or any(each.status.state == "ready" for each in picture.replicas.values()):
         return
     states = [each.status.state for each in picture.replicas.values()]
+    nobody = "no replica is ready"
     loading = "starting" in states or "restarting" in states
     if is_stopping(picture):
         action = None
+    elif of_upstreams(picture) and (loading or "failed" in states):
+        nobody, action = none_ready_words(picture)
     elif loading:
         action = "wait for it to load"
     elif "drained" in states or "draining" in states:
@@ -72,10 +83,11 @@ def no_ready_replica(picture: Picture) -> Iterator[Alarm]:
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     held = f"; {len(picture.held)} requests held at the gateway" if picture.held else ""
     stopping = "the server is stopping; " if is_stopping(picture) else ""
+    missed = any(is_upstream(each.status) and is_missed(each.status) for each in picture.replicas.values())
     yield Alarm(
         rule="no_ready_replica",
-        severity="warning" if loading else "critical",
-        text=f"{stopping}no replica is ready ({counted}): new requests wait or are refused{held}",
+        severity="warning" if loading and not missed else "critical",
+        text=f"{stopping}{nobody} ({counted}): new requests wait or are refused{held}",
         action=action,
     )
 
@@ -89,7 +101,21 @@ def replica_failed(picture: Picture) -> Iterator[Alarm]:
                 severity="critical",
                 replica=name,
                 text=f"{replica.state}: {error}",
-                action="see the engine's log",
+                action="look at that server" if is_upstream(replica) else "see the engine's log",
+            )
+
+
+def replica_unreachable(picture: Picture) -> Iterator[Alarm]:
+    if is_stopping(picture):
+        return
+    for name, replica in _each(picture):
+        if is_missed(replica):
+            yield Alarm(
+                rule="replica_unreachable",
+                severity="critical" if is_upstream(replica) and replica.was_ready else "warning",
+                replica=name,
+                text=missed_words(replica),
+                action=missed_action(replica),
             )
 
 
@@ -120,7 +146,7 @@ def specs_not_kept(picture: Picture) -> Iterator[Alarm]:
 def shortfall(picture: Picture) -> Iterator[Alarm]:
     """Fewer replicas than are wanted, and none on its way."""
     spec = picture.fleet.spec if picture.fleet is not None else None
-    if spec is None:
+    if spec is None or of_upstreams(picture):  # each of those tells for itself why it is not there
         return
     there = [
         replica for _, replica in _each(picture) if replica.state not in ("fenced", "failed", "stopping")
@@ -312,6 +338,7 @@ def _draining_for(picture: Picture, replica: str) -> str:
 RULES: tuple[Rule, ...] = (
     no_ready_replica,
     replica_failed,
+    replica_unreachable,
     replica_fenced,
     replica_stalled,
     invariant_violations,

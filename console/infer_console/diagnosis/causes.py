@@ -15,11 +15,12 @@ SAME: dict[str, frozenset[str]] = {
     "preempting": frozenset({"kv_pressure"}),
     "slow_ttft": frozenset({"latency_moved"}),
     "replica_stalled": frozenset({"replica_stalled"}),
+    "replica_unreachable": frozenset({"replica_unreachable"}),
     "replica_failed": frozenset({"gpu_fault"}),
     "replica_fenced": frozenset({"gpu_fault"}),
 }
 #: Findings of what gets worse by itself.
-GRAVE = frozenset({"gpu_fault", "replica_stalled"})
+GRAVE = frozenset({"gpu_fault", "replica_stalled", "replica_unreachable"})
 
 
 def with_causes(alarms: Iterable[Alarm], findings: Iterable[Finding]) -> tuple[Alarm, ...]:

@@ -1,7 +1,7 @@
 """The Doctor and audit screen: what is wrong and why, and who did what."""
 
 from infer_console.state.picture import Picture
-from infer_console.terminal.safe_text import SafeText, safe
+from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.audit import audit_row, chain_words, shown_entries
 from infer_console.view.banner import banner
 from infer_console.view.findings import detail_rows, finding_row, shown_findings
@@ -31,7 +31,7 @@ def doctor_screen(
     given = allot(
         height - len(top) - 1,
         [
-            Want("findings", 2, 1 + max(1, len(findings)), 0),
+            Want("findings", 2, 1 + (len(findings) or len(_no_finding(picture, width))), 0),
             Want("detail", min(len(detail), 3), len(detail), 1),
             Want("audit", 2, height, 2),
         ],
@@ -56,11 +56,26 @@ def _findings(picture: Picture, look: Look, width: int, height: int) -> list[Row
         )
     ]
     if not findings:
-        words = "no finding matches the filter" if picture.findings else "nothing found: no rule sees a cause"
-        return fill([*rows, Line(width).put(" ").put(safe(words), "ok").row()], height, width)
+        return fill([*rows, *_no_finding(picture, width)], height, width)
     cursor = follow(picture, look, "doctor", "findings")
     for index in window(len(findings), height - 1, cursor.index):
         rows.append(finding_row(findings[index], width, findings[index].id == cursor.id))
+    return rows
+
+
+def _no_finding(picture: Picture, width: int) -> list[Row]:
+    """What is wrong all the same is told as the alarms tell it."""
+    if picture.findings:
+        return [Line(width).put(" ").put(safe("no finding matches the filter"), "ok").row()]
+    if not picture.alarms:
+        return [Line(width).put(" ").put(safe("nothing found: no rule sees a cause"), "ok").row()]
+    rows = [Line(width).put(" ").put(safe("no rule sees a cause beyond what the alarms say:"), "dim").row()]
+    for alarm in picture.alarms:
+        where = f"{safe_identifier(alarm.replica)}: " if alarm.replica else ""
+        action = f" → {alarm.action}" if alarm.action else ""
+        grave = alarm.severity == "critical"
+        line = Line(width).put(" ▲ " if grave else " △ ", "crit" if grave else "warn")
+        rows.append(line.put(safe(f"{where}{alarm.text}{action}", max(0, line.left))).row())
     return rows
 
 

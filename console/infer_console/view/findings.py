@@ -12,7 +12,7 @@ from infer_console.view.format import age, percent
 from infer_console.view.look import Look
 from infer_console.view.row import Line, Role, Row, with_tone
 
-GRAVE = ("gpu_fault", "replica_stalled")
+GRAVE = ("gpu_fault", "replica_stalled", "replica_unreachable")
 SURE = 0.8
 
 

@@ -1,5 +1,6 @@
 """How many replicas there are, are coming and are called for, in one line."""
 
+from infer_console.diagnosis.unready import of_upstreams
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.format import age
@@ -20,9 +21,9 @@ def coming(picture: Picture) -> list[str]:
 
 def scaling_line(picture: Picture, width: int) -> Row | None:
     """``SCALE 6 ready + r7 starting   advice 9: …``. None where nothing is coming and nothing is advised.
-    What is already coming is no advice."""
+    What is already coming is no advice; and how many upstreams there are is not ours to say."""
     scaling = picture.fleet.scaling if picture.fleet is not None else None
-    if scaling is None:
+    if scaling is None or of_upstreams(picture):
         return None
     starting = coming(picture)
     there = scaling.ready + len(starting)

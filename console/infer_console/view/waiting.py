@@ -4,6 +4,7 @@ import textwrap
 
 from infer_engine.protocol import Totals
 
+from infer_console.diagnosis.unready import none_ready_words, of_upstreams
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.format import count
@@ -28,8 +29,6 @@ REASONS: dict[str, Shown] = {
     "capacity": "vLLM has no room for it, in blocks or in slots",
     "deferred": "vLLM put it off: it waits for something else",
 }
-
-
 #: In one line with the others.
 SHORT = {"token_budget": "budget", "long_prefill": "long"}
 
@@ -159,8 +158,15 @@ def _reason_rows(picture: Picture, width: int, height: int) -> list[Row]:
         amount = count(number)
         line.to(19 - len(amount)).put(amount, "warn").put(" ")
         line.put_spans(bar(number, most, bar_cells, "warn")).to(21 + bar_cells)
-        rows.append(line.put(REASONS.get(name, ""), "dim").row())
+        rows.append(line.put(_means(name, picture), "dim").row())
     if len(shown) < len(parts):
         rest = sum(number for _, number in parts[len(shown) :])
         rows.append(Line(width).put(safe(f" {len(parts) - len(shown)} more reasons: {rest}"), "dim").row())
     return rows
+
+
+def _means(reason: str, picture: Picture) -> Shown:
+    """Nothing loads here where the servers are run by others."""
+    if reason == "loading" and of_upstreams(picture):
+        return safe(": ".join(none_ready_words(picture)))
+    return REASONS.get(reason, "")

@@ -5,8 +5,11 @@ from typing import Literal
 
 #: draining: its replica is drained; replica_lost: its process died; fenced: it was taken out of service;
 #: preempted: an operator moved it; refused: the replica that it came to would not have it after all;
+#: stream_broke: the server behind the gateway broke its stream, or would not begin one;
 #: rebalanced: it waited there beside room elsewhere.
-MoveReason = Literal["draining", "replica_lost", "fenced", "preempted", "refused", "rebalanced"]
+MoveReason = Literal[
+    "draining", "replica_lost", "fenced", "preempted", "refused", "stream_broke", "rebalanced"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

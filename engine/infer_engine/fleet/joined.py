@@ -138,6 +138,7 @@ class Seat:
         keys = self.link.issue(name, guest.public)
         self.process = process
         self.handle.error = None
+        self.handle.unready_since_s = self.clock()
         set_state(self.handle, self.feed, "starting", message=f"it joined from {guest.host}")
         if not guest.tell(
             Welcome(replica=config.replica, incarnation=config.incarnation, ticket=keys.ticket)

@@ -83,6 +83,7 @@ class Lifecycle:
     async def run(self) -> None:
         """Until it is stopped."""
         handle = self._handle
+        handle.unready_since_s = self._clock()
         while not self._stopping.is_set():
             self._decided.clear()
             if handle.fenced is not None:
@@ -149,6 +150,7 @@ class Lifecycle:
         handle = self._handle
         handle.fenced = handle.error = handle.bad = None
         self._crashes.clear()
+        handle.unready_since_s = self._clock()
         self._restarts = self._process is not None  # it is on its way out, and that is no crash
         if self._arrival is None:
             set_state(handle, self._feed, "starting", actor=actor)
@@ -176,8 +178,14 @@ class Lifecycle:
 
     def _end_life(self) -> None:
         """Nothing of the present life counts any more."""
-        self._handle.disown()
+        self._lost()
         self._on_lost(self._handle)
+
+    def _lost(self) -> None:
+        """Nothing can be sent to it, and what it still says does not count."""
+        self._handle.disown()
+        if self._handle.unready_since_s is None:
+            self._handle.unready_since_s = self._clock()
 
     def _fence_bad(self, error: str, _may_recover: bool) -> None:
         handle = self._handle
@@ -211,7 +219,7 @@ class Lifecycle:
                     await process.wait()
         if await process.stop() is not None:
             return True
-        log.error("replica %s (pid %s) cannot be ended", self._handle.id, process.pid)
+        log.error("replica %s cannot be ended", self._named(process))
         return False
 
     async def _live(self) -> tuple[str, bool]:
@@ -252,13 +260,16 @@ class Lifecycle:
         if killed and oom is not False:
             error += ": the kernel ran out of memory" if oom else ", by whom is not known"
         log.error(
-            "replica %s (pid %s) died: %s\nthe end of its log:\n%s",
-            self._handle.id,
-            process.pid,
+            "replica %s died: %s\nthe end of its log:\n%s",
+            self._named(process),
             error,
             process.log_tail(),
         )
         return error, code != WILL_FAIL_AGAIN
+
+    def _named(self, process: ReplicaProcess) -> str:
+        """For the log. A server of somebody else has no process that is known here."""
+        return self._handle.id if process.pid is None else f"{self._handle.id} (pid {process.pid})"
 
     async def _wait(self, process: ReplicaProcess) -> int | None:
         """Its exit code, or None of one that was given up and does not end of being killed. One that hangs
@@ -293,7 +304,7 @@ class Lifecycle:
             return exit_code.result()
         # Of a machine that is not ours nothing is left behind here.
         level = logging.ERROR if self._handle.joined is None else logging.WARNING
-        log.log(level, "replica %s (pid %s) was killed and does not end", self._handle.id, process.pid)
+        log.log(level, "replica %s was killed and does not end", self._named(process))
         return None
 
     def _after_crash(self, error: str, may_recover: bool) -> float | None:
@@ -303,8 +314,8 @@ class Lifecycle:
         if handle.own_death:
             self._crashes.append(self._clock())
         recent = sum(self._clock() - crash_s <= CRASH_WINDOW_S for crash_s in self._crashes)
-        # Forget the dead life first: nothing can be sent to it, and what it still says does not count.
-        handle.disown()
+        # Forget the dead life first.
+        self._lost()
         handle.error = error
         set_state(handle, self._feed, "failed", message=error)
         wait_s: float | None = None

@@ -5,6 +5,7 @@ from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from infer_engine.fleet.departure import MoveReason
 from infer_engine.fleet.endings import MESSAGES, OVERDUE, end_as_intended
 from infer_engine.fleet.foresight import Foresight
 from infer_engine.fleet.generation import Generation, Refusal
@@ -106,7 +107,10 @@ class Placer:
                 self.flush_held()
         elif code == "upstream_busy" or (code == "upstream_failed" and soon):
             if request.generation.replica is not None:
-                request.departs(request.generation.replica, "refused", note=message)
+                broke = code == "upstream_failed"
+                why: MoveReason = "stream_broke" if broke else "refused"
+                note = f"the stream broke: {message}" if broke else message
+                request.departs(request.generation.replica, why, note=note)
             self.hold(request)
             self.flush_held()
         else:

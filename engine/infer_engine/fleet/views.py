@@ -168,6 +168,8 @@ class Views:
             device=info.device if info else None,
             dtype=(info.dtype or None) if info else None,
             error=handle.error,
+            unready_s=None if handle.unready_since_s is None else max(0.0, now_s - handle.unready_since_s),
+            was_ready=handle.was_ready,
             threads=None if self.settings.upstreams else handle.threads,
             weight_bytes=(info.weight_bytes or None) if info else None,
             bandwidth_bytes_per_s=info.bandwidth_bytes_per_s if info else None,

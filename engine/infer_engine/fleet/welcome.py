@@ -27,7 +27,8 @@ class Welcome:
 
     def loaded(self, handle: ReplicaHandle) -> None:
         """It gets what operators asked of its former lives, then requests."""
-        handle.error = None
+        handle.error = handle.unready_since_s = None
+        handle.was_ready = True
         self.placement.routing.forget(handle.id)
         handle.tell(handle.wanted_view)
         # Apart, so that marks which do not fit its pool any more do not keep the rest from it.

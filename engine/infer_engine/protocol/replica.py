@@ -125,6 +125,11 @@ class Replica(Struct, frozen=True, kw_only=True):
     device: str | None = None
     dtype: str | None = None
     error: str | None = None
+    #: For how long it has not been there, which is since it was last ready or, where it never was, since it
+    #: is to be; None while it is there, and where that is not told.
+    unready_s: float | None = None
+    #: Whether it was ready before, in this or a former life; None where that is not told.
+    was_ready: bool | None = None
     #: Compute threads of its process.
     threads: int | None = None
     spec: ReplicaSpec | None = None

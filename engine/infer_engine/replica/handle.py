@@ -72,6 +72,11 @@ class ReplicaHandle:
         self.error: str | None = None
         #: Its last life ended of its own: nobody here ended it, and nobody outside killed it.
         self.own_death = False
+        #: Since when it takes no requests for want of a server or a process; None while it is there. Of the
+        #: fleet's clock.
+        self.unready_since_s: float | None = None
+        #: It has been there before.
+        self.was_ready = False
         #: An operator closed its admission; it stays so over a restart.
         self.cordoned = False
         #: Taken out as broken: its process is dead, and none is started before it is released. Why, in words.

@@ -312,3 +312,50 @@ def test_what_is_fenced_missing_or_not_kept_is_said() -> None:
     assert alarms["specs_not_kept"].text == "specs are not on the disk: full"
     enough = picture(replica(), replica("r1"), fleet=Fleet(name="f", model="m", spec=spec))
     assert "too_few_replicas" not in {alarm.rule for alarm in find_alarms(enough)}
+
+
+def upstream(name: str = "r0", **fields: object) -> Replica:
+    base = {"state": "starting", "health": None, "launcher": "upstream", "upstream": "llama.cpp"}
+    gone = {"was_ready": True, "unready_s": 130.0, "device": "127.0.0.1:18962"}
+    why = {"error": "127.0.0.1:18962: ConnectError: All connection attempts failed"}
+    return replica(name, **{**base, **gone, **why, **fields})
+
+
+def test_an_upstream_that_does_not_answer_is_told_with_the_reason() -> None:
+    (found,) = find_alarms(picture(replica("r0", launcher="upstream"), upstream("r1")))
+    assert (found.rule, found.replica, found.severity) == ("replica_unreachable", "r1", "critical")
+    assert found.text == (
+        "llama.cpp at 127.0.0.1:18962 is not reachable for 2m10s:"
+        " ConnectError: All connection attempts failed"
+    )
+    assert found.action == "look at that server; it is looked for again"
+    again = find_alarms(picture(replica(), upstream("r1", error="127.0.0.1:18962 does not answer: E")))
+    assert again[0].text == "llama.cpp at 127.0.0.1:18962 is not reachable for 2m10s: E"
+
+
+@pytest.mark.parametrize(
+    ("fields", "fires"),
+    [
+        ({"unready_s": 2.0}, False),
+        ({"unready_s": 4.0}, True),
+        ({"was_ready": False, "unready_s": 9.0, "upstream": None}, False),
+        ({"was_ready": False, "unready_s": 11.0, "upstream": None, "error": "a:1: it is loading"}, True),
+        ({"unready_s": None}, False),
+        ({"launcher": "local", "upstream": None, "was_ready": False, "unready_s": 500.0}, False),
+        ({"launcher": "joined", "upstream": None, "unready_s": 5.0, "error": None}, False),
+        ({"launcher": "joined", "upstream": None, "unready_s": 11.0, "error": None}, True),
+    ],
+)
+def test_who_is_missed(fields: dict[str, object], fires: bool) -> None:
+    found = find_alarms(picture(replica(), upstream("r1", **fields)))
+    assert [alarm.rule for alarm in found] == (["replica_unreachable"] if fires else [])
+
+
+def test_where_no_upstream_answers_nothing_is_said_to_load() -> None:
+    found = {alarm.rule: alarm for alarm in find_alarms(picture(upstream("r0"), upstream("r1")))}
+    alarm = found["no_ready_replica"]
+    assert alarm.text.startswith("no upstream answers (2 starting)")
+    assert (alarm.action, alarm.severity) == ("start the servers", "critical")
+    loads = upstream("r1", error="127.0.0.1:18962: it is loading", was_ready=False)
+    alarm = find_alarms(picture(upstream("r0"), loads))[0]
+    assert (alarm.text.partition(" (")[0], alarm.action) == ("no upstream is ready", "see what each says")

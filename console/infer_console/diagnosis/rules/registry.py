@@ -17,6 +17,7 @@ from infer_console.diagnosis.rules.pressure import headroom_low, kv_pressure
 from infer_console.diagnosis.rules.queueing import queueing_on_kv
 from infer_console.diagnosis.rules.stalled import replica_stalled
 from infer_console.diagnosis.rules.tenants import batch_crowding, tenant_crowding
+from infer_console.diagnosis.rules.unreachable import replica_unreachable
 from infer_console.state.finding import Finding
 
 
@@ -45,6 +46,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "replica_stalled", replica_stalled, _MEMORY | _STEPS | _LATENCY | {"router_imbalance"}, spreads=True
+    ),
+    Rule(
+        "replica_unreachable",
+        replica_unreachable,
+        _MEMORY | _STEPS | _LATENCY | {"router_imbalance"},
+        spreads=True,
     ),
     Rule("gateway_lag", gateway_lag, _LATENCY),
     Rule("tokenizer_lag", tokenizer_lag, _LATENCY),
