@@ -28,9 +28,14 @@ def is_silent(replica: Replica) -> bool:
     return any(word in (replica.error or "") for word in _NOBODY)
 
 
+def none_answers(picture: Picture) -> bool:
+    """Nobody is there, by the last error of each."""
+    return all(is_silent(each.status) for each in picture.replicas.values())
+
+
 def none_ready_words(picture: Picture) -> tuple[str, str]:
     """Of upstreams none of which is ready: what is the matter, and what to do."""
-    if all(is_silent(each.status) for each in picture.replicas.values()):
+    if none_answers(picture):
         return "no upstream answers", "start the servers"
     return "no upstream is ready", "see what each says"
 

@@ -4,7 +4,7 @@ import textwrap
 
 from infer_engine.protocol import Totals
 
-from infer_console.diagnosis.unready import none_ready_words, of_upstreams
+from infer_console.diagnosis.unready import none_answers, of_upstreams
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.format import count
@@ -168,5 +168,5 @@ def _reason_rows(picture: Picture, width: int, height: int) -> list[Row]:
 def _means(reason: str, picture: Picture) -> Shown:
     """Nothing loads here where the servers are run by others."""
     if reason == "loading" and of_upstreams(picture):
-        return safe(": ".join(none_ready_words(picture)))
+        return "no upstream answers: start them" if none_answers(picture) else "no upstream is ready"
     return REASONS.get(reason, "")

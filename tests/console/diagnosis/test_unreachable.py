@@ -64,8 +64,8 @@ def test_all_gone_is_found_for_each_of_them() -> None:
 
 
 def test_who_waits_is_not_told_that_something_loads() -> None:
-    rows = [plain(row) for row in waiting_section(picture(server("r0", gone=True)), 100, 4)]
-    assert any("no upstream answers: start the servers" in row for row in rows)
+    rows = [plain(row) for row in waiting_section(picture(server("r0", gone=True)), 60, 4)]
+    assert any("no upstream answers: start them" in row for row in rows)
     assert not any("loaded" in row for row in rows)
 
 
