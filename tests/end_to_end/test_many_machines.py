@@ -154,5 +154,8 @@ def test_it_joins_dies_under_requests_joins_the_next_server_and_leaves() -> None
                     assert answer(second, PROMPTS[0]) == undisturbed[0]
                     process.terminate()
                     assert process.wait(PATIENCE_S) == 0
+                    said = (directory / "joiner.log").read_text()
+                    assert "leaving: its requests end here or go on elsewhere, within 25 s" in said
+                    assert f"left {endpoint}" in said
                     until(lambda: far(second) is None, "the place of one that left is given up")
                     assert second.errors == []

@@ -262,6 +262,18 @@ async def test_read_only_sends_nothing() -> None:
         assert driven.collector.commands == []
 
 
+async def test_what_only_watches_says_why_no_key_acts() -> None:
+    watched = pictures.incident(read_only=True, capabilities=frozenset({"watch", "watched"}))
+    async with drive(watched) as driven:
+        await driven.press("D")
+        await driven.wait_for("drain is off: this server can only be watched")
+        await driven.press("question_mark")
+        await driven.wait_for("capitals are off: this server can only be watched")
+        await driven.press("q", "3", "H")  # which is no key of that screen
+        await driven.wait_for("H is off: this server can only be watched")
+        assert driven.collector.commands == []
+
+
 async def test_a_stale_view_allows_what_reduces_risk_only() -> None:
     stale = pictures.incident(link=Link("unix:///x", "stale", age_s=9.0))
     async with drive(stale) as driven:

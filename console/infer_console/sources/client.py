@@ -233,7 +233,7 @@ class EngineClient:
                 "GET", f"{PREFIX}/recorder", params=params, timeout=timeout
             ) as response:
                 if response.status_code >= 300:
-                    raise RefusedError(problem_of(response, await self._read(response)))
+                    raise RefusedError(problem_of(response, await self._read(response), self.target.url))
                 async for chunk in response.aiter_bytes():
                     yield chunk
         except httpx2.HTTPError as error:
@@ -258,7 +258,7 @@ class EngineClient:
             ) as source:
                 if source.response.status_code >= 400:
                     body = await self._read(source.response)
-                    raise RefusedError(problem_of(source.response, body))
+                    raise RefusedError(problem_of(source.response, body, self.target.url))
                 yield MessageStream(source)
         except httpx2.ReadTimeout as error:
             raise UnreachableError(self.target.url, f"silent for {SILENCE_S:g} s") from error
@@ -280,7 +280,7 @@ class EngineClient:
             sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
             raise UnreachableError(self.target.url, why(error), sent=sent) from error
         if response.status_code >= 300:
-            raise RefusedError(problem_of(response, body))
+            raise RefusedError(problem_of(response, body, self.target.url))
         try:
             return msgspec.json.decode(body, type=answer)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

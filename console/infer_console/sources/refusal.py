@@ -5,7 +5,8 @@ import msgspec
 from infer_engine.protocol import Problem
 
 
-def problem_of(response: httpx2.Response, body: bytes) -> Problem:
+def problem_of(response: httpx2.Response, body: bytes, url: str) -> Problem:
+    """``url`` is what was given to connect to."""
     try:
         return msgspec.json.decode(body, type=Problem)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -17,7 +18,17 @@ def problem_of(response: httpx2.Response, body: bytes) -> Problem:
                 detail="connect to the engine server's control socket, like --connect unix:///path",
             )
         title = f"HTTP {response.status_code} {response.reason_phrase}".strip()
-        return Problem(status=response.status_code, code="http_error", title=title)
+        return Problem(
+            status=response.status_code, code="http_error", title=title, detail=_what_it_is(response, url)
+        )
+
+
+def _what_it_is(response: httpx2.Response, url: str) -> str:
+    """A path that every server of ours has is not there."""
+    if response.status_code not in (404, 405, 501):
+        return ""
+    hint = f"; auto+{url} watches it if it is vLLM, SGLang or llama.cpp" if url.startswith("http") else ""
+    return f"{url} does not look like an infer-console server{hint}"
 
 
 class _GatewayError(msgspec.Struct):

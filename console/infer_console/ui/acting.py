@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from infer_console.actions import registry
-from infer_console.actions.action import Action, Undo
+from infer_console.actions.action import Action, Undo, read_only_words
 from infer_console.actions.opening import given_now, is_out, switched
 from infer_console.actions.params import Given
 from infer_console.ui.screens.action import ActionScreen
@@ -36,6 +36,9 @@ class Acting:
             self._app.say("paused: action keys are off; p goes on")
             return
         picture = self._app.collector.picture
+        if picture.read_only:
+            self.say_off(name)
+            return
         action = registry.action(switched(name, picture, replica))
         if action.name == "undrain" and self.undos and not is_out(picture, replica):
             self.undo()
@@ -52,6 +55,10 @@ class Acting:
             self._app.say(f"no {kind} is selected{why}; j and k move the cursor")
             return
         self.open_action(action, target, given_now(action.name, picture, target))
+
+    def say_off(self, name: str) -> None:
+        """Why that does nothing, before anything is asked of what is selected."""
+        self._app.say(f"{name} is off: {read_only_words(self._app.collector.picture)}")
 
     def undo(self) -> None:
         """The plan of what takes the last action of this console back."""

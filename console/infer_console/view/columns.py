@@ -24,6 +24,14 @@ class ColumnChoice(NamedTuple):
         return ColumnChoice(frozenset(shown), frozenset(hidden))
 
 
+def of_tokens(columns: Sequence[Column[Item]]) -> list[Column[Item]]:
+    """Where a block is one token, tokens are what is counted; what the operator calls the column stays."""
+    return [
+        replace(column, head="KV tok", key="blocks") if column_name(column) == "blocks" else column
+        for column in columns
+    ]
+
+
 def column_name(column: Column[Item]) -> str:
     """As an operator types it; the same at every width."""
     if column.head.strip() == "%":

@@ -15,6 +15,7 @@ from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.form import Field, Form
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, seconds
+from infer_console.view.kv_unit import kv_unit
 from infer_console.view.layout import fill
 from infer_console.view.operations import operation_row
 from infer_console.view.row import Line, Role, Row, Shown, with_tone
@@ -145,7 +146,7 @@ def _numbers(dialog: Dialog, picture: Picture, inner: int) -> Row:
         line.put(percent(kv.used / kv.total) if kv.used is not None and kv.total else UNKNOWN).put(
             "% ", "dim"
         )
-        line.put(count(kv.used)).put(" of ", "dim").put(count(kv.total)).put(" blk", "dim")
+        line.put(count(kv.used)).put(" of ", "dim").put(count(kv.total)).put(" ").put(kv_unit(kv), "dim")
         return _ttft(line, status.ttft_s.p99).row()
     if target is not None:
         return line.put("not there any more", "crit").row()

@@ -7,7 +7,10 @@ from infer_console.view.keys import key_bar
 from infer_console.view.layout import fill
 from infer_console.view.look import Look, ScreenName
 from infer_console.view.row import Line, Role, Row
+from infer_console.view.watched import is_watched
 
+#: Keys that do nothing where no tokens are told.
+NEED_TOKENS = frozenset({"reveal"})
 #: From this height on sections have titles.
 ROOMY = 30
 
@@ -24,7 +27,8 @@ def bottom_row(
     if notice is not None:
         return Line(width, "bar").put(" ").put(notice, "warn").row()
     why_not = actions_off(picture, look, now)
-    return key_bar(screen, width, why_not, bar_tone(picture), look.keymap)
+    without = NEED_TOKENS if is_watched(picture) else frozenset[str]()
+    return key_bar(screen, width, why_not, bar_tone(picture), look.keymap, without)
 
 
 def start_rows(picture: Picture, width: int, height: int) -> list[Row]:

@@ -3,7 +3,7 @@
 from infer_console.terminal.safe_text import safe
 from infer_console.view.keys import ALL, Key, keys_of
 from infer_console.view.look import Keymap, ScreenName
-from infer_console.view.row import Line, Role, Row, beside
+from infer_console.view.row import Line, Role, Row, Shown, beside
 
 #: Signs with their meaning.
 SIGNS: tuple[tuple[str, Role, str], ...] = (
@@ -20,18 +20,23 @@ SIGNS: tuple[tuple[str, Role, str], ...] = (
 
 
 def help_rows(
-    screen: ScreenName, width: int, height: int, url: str = "", keymap: Keymap | None = None
+    screen: ScreenName,
+    width: int,
+    height: int,
+    url: str = "",
+    keymap: Keymap | None = None,
+    why_not: Shown = "",
 ) -> list[Row]:
     """A framed box. Where there is no room for a line per key, the keys that explain themselves best share
     lines by their short names: every key is named while there is any room for it, and what is left out is
-    counted. ``url`` is that of the server's control socket."""
+    counted. ``url`` is that of the server's control socket, ``why_not`` why keys that act are off."""
     outer = max(24, min(100, width - 2))
     inner = outer - 4
     room = max(1, height - 4)
     keys = _merged(keys_of(screen, keymap))
     signs = [Line(inner, "dialog").row(), *_sign_rows(inner)]
-    rows = [Line(inner, "dialog").put("small letters look, capitals act", "title").row()]
-    rows += _key_rows(keys, inner, room - (3 if url else 1))
+    rows = [_first_row(inner, why_not)]
+    rows += _key_rows(keys, inner, room - (3 if url else 1), off=bool(why_not))
     if url:
         rows.append(Line(inner, "dialog").put("the same in another terminal: ", "dim").row())
         rows.append(Line(inner, "dialog").put(safe(f"  infer-console --connect {url}", inner), "text").row())
@@ -50,6 +55,14 @@ def help_rows(
     return [*made, bottom.put("─┘", "rule").row()]
 
 
+def _first_row(inner: int, why_not: Shown) -> Row:
+    if not why_not:
+        return Line(inner, "dialog").put("small letters look, capitals act", "title").row()
+    off = safe(f"capitals are off: {why_not}")
+    line = Line(inner, "dialog").put("small letters look; " if len(off) + 20 <= inner else "", "title")
+    return line.put(off, "warn").row()
+
+
 def _merged(keys: list[Key]) -> list[Key]:
     """One line for each action."""
     seen: dict[str, Key] = {}
@@ -58,23 +71,26 @@ def _merged(keys: list[Key]) -> list[Key]:
     return list(seen.values())
 
 
-def _key_row(key: Key, inner: int) -> Row:
+def _key_row(key: Key, inner: int, off: bool = False) -> Row:
+    if off:
+        line = Line(inner, "dialog").put(key.shown, "dim").to(11)
+        return line.put("off: ", "warn").put(key.help, "dim").row()
     line = Line(inner, "dialog").put(key.shown, "act" if key.kind == "act" else "key").to(11)
     return line.put(key.help, "text").row()
 
 
-def _key_rows(keys: list[Key], inner: int, room: int) -> list[Row]:
-    """Keys that act, then keys that look, in words as far as ``room`` lines reach."""
+def _key_rows(keys: list[Key], inner: int, room: int, *, off: bool = False) -> list[Row]:
+    """Keys that act, which may be off, then keys that look, in words as far as ``room`` lines reach."""
     acts = [key for key in keys if key.kind == "act"]
     looks = [key for key in keys if key.kind == "look"]
-    acting = [_key_row(key, inner) for key in acts]
+    acting = [_key_row(key, inner, off) for key in acts]
     for shortened in range(len(looks) + 1):
         short = sorted(looks, key=_needs_words)[:shortened]
         looking = [_key_row(key, inner) for key in looks if key not in short]
         looking += _short_rows([key for key in looks if key in short], inner)
         if len(acting) + len(looking) <= room:
             return acting + looking
-    return _short_rows(acts, inner) + _short_rows(looks, inner)
+    return _short_rows(acts, inner, off) + _short_rows(looks, inner)
 
 
 def _needs_words(key: Key) -> int:
@@ -82,7 +98,7 @@ def _needs_words(key: Key) -> int:
     return -1 if key.action in ALL else key.bar
 
 
-def _short_rows(keys: list[Key], inner: int) -> list[Row]:
+def _short_rows(keys: list[Key], inner: int, off: bool = False) -> list[Row]:
     """Three keys to a line, fewer where their names would not fit."""
     columns = max(1, min(3, inner // 22))
     each = inner // columns
@@ -90,7 +106,8 @@ def _short_rows(keys: list[Key], inner: int) -> list[Row]:
     for first in range(0, len(keys), columns):
         line = Line(inner, "dialog")
         for column, key in enumerate(keys[first : first + columns]):
-            line.to(column * each).put(key.shown, "key").to(column * each + 10).put(key.label, "text")
+            line.to(column * each).put(key.shown, "dim" if off else "key").to(column * each + 10)
+            line.put(key.label, "dim" if off else "text")
         rows.append(line.row())
     return rows
 

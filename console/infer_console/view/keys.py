@@ -361,6 +361,12 @@ def _mapped(key: Key, keymap: Keymap, moved: set[str]) -> Key:
     return key._replace(shown=safe(" ".join(kept) or shown_key(key.key.partition(",")[0])))
 
 
+def acts(key: str, keymap: Keymap | None = None) -> bool:
+    """Whether that key acts on some screen."""
+    every = (each for screen in ALL for each in keys_of(screen, keymap))
+    return any(each.kind == "act" and key in each.key.split(",") for each in every)
+
+
 def shown_key(key: str) -> str:
     """A key as the operator sees it."""
     return next((usual.shown for usual in KEYS if usual.key == key and " " not in usual.shown), key)
@@ -372,9 +378,12 @@ def key_bar(
     why_not: Shown = "",
     tone: Tone = "bar",
     keymap: Keymap | None = None,
+    without: frozenset[str] = frozenset(),
 ) -> Row:
-    """The keys that fit: first those that look, then those that act, or why they do not."""
-    kept = [key for key in keys_of(screen, keymap) if key.bar and not (why_not and key.kind == "act")]
+    """The keys that fit: first those that look, then those that act, or why they do not. Those of the actions
+    ``without`` are not named."""
+    usual = [key for key in keys_of(screen, keymap) if key.bar and key.action not in without]
+    kept = [key for key in usual if not (why_not and key.kind == "act")]
     while kept and _cells(kept) + len(why_not) > width:
         kept.remove(min(reversed(kept), key=lambda key: key.bar))
     last = [key for key in kept if key.action in ("help", "quit")]

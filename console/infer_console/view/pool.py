@@ -6,6 +6,7 @@ from infer_console.state.picture import ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, size
 from infer_console.view.gauge import ADMIT_MARK, BATCH_MARK, kv_gauge
+from infer_console.view.kv_unit import kv_unit
 from infer_console.view.queue import fits_now, nobody_waits, reason_role, reason_word
 from infer_console.view.row import Line, Row
 
@@ -26,7 +27,8 @@ def _pool_numbers(replica: ReplicaPicture, width: int) -> Row:
     line = Line(width).put("    ").put("used ", "dim").put(count(kv.used), "used")
     line.put("  cached ", "dim").put(count(kv.cached), "cached")
     line.put(" (reclaimable)" if wide and kv.cached else "", "dim")
-    line.put("  free ", "dim").put(count(kv.free)).put("  of ", "dim").put(count(kv.total)).put(" blk", "dim")
+    line.put("  free ", "dim").put(count(kv.free)).put("  of ", "dim").put(count(kv.total))
+    line.put(" ").put(kv_unit(kv), "dim")
     if kv.batch_limit is not None:
         line.put(safe(f"  {BATCH_MARK} "), "mark").put("batch ≤ " if wide else "≤ ", "dim").put(
             count(kv.batch_limit)

@@ -6,9 +6,10 @@ from infer_engine.protocol import RequestRow
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, join_text, safe, safe_identifier
-from infer_console.view.columns import wanted
+from infer_console.view.columns import of_tokens, wanted
 from infer_console.view.filter import compiled
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, seconds, short_count
+from infer_console.view.kv_unit import in_tokens
 from infer_console.view.layout import rule, window
 from infer_console.view.listing import MAX_ENDED, Counts, Item, counts, every_item, listed
 from infer_console.view.look import Look
@@ -156,6 +157,8 @@ def request_table(picture: Picture, look: Look, width: int, height: int) -> list
     longest = max((len(item.id) for item in items), default=8)
     with_ids = any(item.row is not None and item.row.client_id for item in items)
     made = wanted(columns(longest, with_ids), look.columns.get("requests"))
+    if in_tokens(picture.replicas.values()):
+        made = of_tokens(made)
     fitted = fit_columns(made, width - LEAD)
     rows.append(head_row(fitted, width, LEAD))
     foot = _foot(picture, look, width)
@@ -183,6 +186,10 @@ def _title(picture: Picture, look: Look, shown: int, width: int) -> Row:
     there = counts(every_item(picture))
     more = "+" if there.ended == MAX_ENDED else ""
     words = f"{count(there.waiting)} waiting, {count(there.running)} running, {there.ended}{more} ended"
+    if is_watched(picture) and not tells_requests(picture):
+        return rule(width, "REQUESTS", safe("not told"), "", focused=True)
+    if is_watched(picture):  # only what its slots work on is listed
+        words = f"{count(there.running)} running; those that wait or ended are not told"
     if look.filter or look.shown != "all":
         words = f"{count(shown)} of {words}"
     notes = [*_listed(picture, there), f"sort: {look.request_sort}"]
@@ -234,4 +241,6 @@ def _nobody(picture: Picture, look: Look) -> SafeText:
         return safe(f"   nobody is {look.shown}")
     if picture.listing is None and picture.totals is not None and (picture.totals.running or 0):
         return safe("   the list is on its way")
+    if is_watched(picture):
+        return safe("   no request is told at the moment")
     return safe("   no request at the moment, and none ended in the last 5 minutes")

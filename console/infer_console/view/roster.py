@@ -4,8 +4,9 @@ from infer_engine.protocol import RequestRow
 
 from infer_console.state.picture import ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
-from infer_console.view.columns import wanted
+from infer_console.view.columns import of_tokens, wanted
 from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, seconds, size
+from infer_console.view.kv_unit import in_tokens
 from infer_console.view.layout import rule, window
 from infer_console.view.look import Look
 from infer_console.view.order import roster, unfiltered
@@ -115,6 +116,8 @@ def roster_section(replica: ReplicaPicture, look: Look, width: int, height: int)
     marks = {id: look.owners.mark(replica.status.id, id) for id in owners}
     selected = selected_request(replica, look)
     chosen = wanted(columns(replica, marks, selected, width), look.columns.get("roster"))
+    if in_tokens([replica]):
+        chosen = of_tokens(chosen)
     fitted = fit_columns(chosen, width - LEAD)
     made.append(head_row(fitted, width, LEAD))
     room = height - len(made)

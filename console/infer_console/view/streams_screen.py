@@ -27,17 +27,19 @@ def streams_screen(
     width, height = size
     revealed = look.revealed and may_read(picture)
     rows = [banner(picture, look, width, now, safe("streams"))]
+    watched = is_watched(picture)
     picked = f"{len(look.marked)} picked" if look.marked else "newest running; space picks"
     if height >= ROOMY:
         note = safe(f"{picked}  {_content(picture, revealed)}")
-        rows.append(rule(width, "STREAMS", safe(str(len(shown))), note))
-    if height >= WITH_SIGNS and shown:
+        number = "not told" if watched else str(len(shown))
+        rows.append(rule(width, "STREAMS", safe(number), "" if watched else note))
+    if height >= WITH_SIGNS and shown and not watched:
         rows.append(_signs(picture, revealed, width))
-    if picture.streams_message and shown:
+    if picture.streams_message and shown and not watched:
         rows.append(Line(width).put(safe(f" no tokens: {picture.streams_message}", 200), "crit").row())
     body = height - len(rows) - 1
     selected = look.cursor("streams", "panels").id
-    if is_watched(picture):
+    if watched:
         rows += fleet_needs("a server that is only watched tells no tokens", picture, width)
         return whole([], rows, [bottom_row(picture, look, "streams", width, now, notice)], width, height)
     rows += stream_rows(picture, shown, selected, width, body, revealed)

@@ -8,6 +8,7 @@ from infer_console.view.format import UNKNOWN, count, percent, short_count
 from infer_console.view.layout import rule
 from infer_console.view.row import Line, Row
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
+from infer_console.view.watched import fleet_needs, is_watched
 
 #: A tenant that holds at least this share of the pools, and more than all others together, crowds them.
 CROWDS = 0.25
@@ -71,7 +72,7 @@ def tenant_section(picture: Picture, width: int, height: int) -> list[Row]:
     uses = by_use(picture)
     rows = [rule(width, "TENANTS by KV", None, _totals_word(picture) if width >= 60 else "")]
     if not uses:
-        return [*rows, Line(width).put(" no tenant has anything here", "dim").row()][:height]
+        return [*rows, *_nobody(picture, width, height - len(rows))][:height]
     fitted = fit_columns(_columns(picture, 10), width - 1)
     rows.append(head_row(fitted, width, 1))
     room = height - len(rows)
@@ -85,6 +86,13 @@ def tenant_section(picture: Picture, width: int, height: int) -> list[Row]:
         share = percent(blocks / pool) if pool else UNKNOWN
         rows.append(Line(width).put(safe(f" … {count(tenants)} more hold {share}%"), "dim").row())
     return rows[:height]
+
+
+def _nobody(picture: Picture, width: int, room: int) -> list[Row]:
+    if not is_watched(picture):
+        return [Line(width).put(" no tenant has anything here", "dim").row()]
+    rows = fleet_needs("tenants are not told", picture, width)
+    return rows if len(rows) <= room else [Line(width).put(" – tenants are not told", "dim").row()]
 
 
 def _totals_word(picture: Picture) -> SafeText:

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infer_engine.foreign import llamacpp, sglang, vllm
 from infer_engine.foreign.asking import Answer, Asking, entry
 from infer_engine.foreign.kind import ForeignKind
 from infer_engine.foreign.not_understood import NotUnderstoodError
+from infer_engine.foreign.ours import OUR_GATEWAY, OUR_PREFIX
 from infer_engine.foreign.page import Page
 from infer_engine.foreign.reading import Reading
 
@@ -40,7 +41,8 @@ def read(adapter: Adapter, answers: Mapping[str, Answer]) -> Reading:
             f"this does not look like {adapter.product}: nothing in /metrics begins with {adapter.prefix}"
             " (auto+http:// finds out what it is)"
         )
-    return adapter.read(answers, page)
+    reading = adapter.read(answers, page)
+    return replace(reading, product=OUR_GATEWAY) if page.has(OUR_PREFIX) else reading
 
 
 async def recognise(asking: Asking) -> Adapter:

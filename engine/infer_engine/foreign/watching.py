@@ -5,6 +5,7 @@ from collections import deque
 import msgspec
 
 from infer_engine.foreign.estimate import merged, percentiles, queue_wait
+from infer_engine.foreign.ours import OUR_COMMAND, OUR_GATEWAY
 from infer_engine.foreign.page import Buckets
 from infer_engine.foreign.reading import Engine, Reading
 from infer_engine.foreign.window import Window
@@ -42,6 +43,9 @@ class Watching:
 
     def take(self, reading: Reading, now_s: float, now_at: float) -> Status:
         self.looks += 1
+        if self.looks == 1 and reading.product == OUR_GATEWAY:
+            message = f"a gateway of infer-console; its control API shows all of it: {OUR_COMMAND}"
+            self._event(reading.engines[0].id, now_at, "our_gateway", message)
         self._notice_restart(reading, now_s, now_at)
         self._notice_states(reading, now_at)
         replicas = [self._replica(engine, reading, now_s) for engine in reading.engines]

@@ -95,6 +95,7 @@ class Joiner:
         self._fingerprints: dict[str, dict[str, str]] = {}
         self._signals = 0
         self._said = ""
+        self._joined = False
 
     def run(self) -> int:
         """Until SIGTERM: 0. JoinFailedError when joining cannot work."""
@@ -112,11 +113,13 @@ class Joiner:
                 self._tell(str(error))
             failures = 0 if time.monotonic() - began_s > LONG_LIFE_S else failures + 1
             self._pause(min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (failures - 1)) if failures else 0.0)
+        if self._joined:
+            self._say(f"left {self._options.endpoint}")
         return 0
 
     def _tell(self, what: str) -> None:
-        """Once, until something else is to be said."""
-        if what != self._said:
+        """Once, until something else is to be said; nothing is tried again by one that is to leave."""
+        if what != self._said and not self._signals:
             self._said = what
             self._say(f"{what}; trying again")
 
@@ -146,7 +149,7 @@ class Joiner:
             link.send(Join(model=self._fingerprint(settings.model)))
             welcome = self._await(link, Welcome)
             self._replica = welcome.replica
-            self._said = ""
+            self._said, self._joined = "", True
             self._say(f"joined {options.endpoint} as {welcome.replica}")
             self._look_after(link, welcome, settings)
         finally:
@@ -218,6 +221,9 @@ class Joiner:
             if self._signals and leave_by_s is None:
                 leave_by_s = time.monotonic() + self._options.drain_s + LEAVE_GRACE_S
                 link.send(Leave(within_s=self._options.drain_s))
+                self._say(
+                    f"leaving: its requests end here or go on elsewhere, within {self._options.drain_s:g} s"
+                )
             late = leave_by_s is not None and time.monotonic() > leave_by_s
             message = link.receive(LOOK_S)
             told = isinstance(message, EndLife) and message.incarnation == incarnation

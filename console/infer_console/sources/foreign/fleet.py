@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import httpx2
 import msgspec
+from infer_engine.foreign.ours import OUR_GATEWAY
 from infer_engine.protocol import Event, Replica, RequestRow, Status
 
 from infer_console.sources.failures import NotUnderstoodError, RefusedError
@@ -82,6 +83,17 @@ class WatchedFleet:
     @property
     def unlike(self) -> bool:
         return unlike(self._members)
+
+    @property
+    def urls(self) -> list[str]:
+        """Of the servers that are known by now, as ``serve --upstream`` takes them."""
+        return list(dict.fromkeys(member.url for member in self._members))
+
+    @property
+    def is_our_gateway(self) -> bool:
+        """Whether there is nothing else among those that answered."""
+        products = {member.reading.product for member in self._members if member.reading is not None}
+        return products == {OUR_GATEWAY}
 
     @property
     def rows(self) -> dict[str, list[RequestRow]]:

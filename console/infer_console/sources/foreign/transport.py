@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import httpx2
 import msgspec
+from infer_engine.foreign.ours import OUR_COMMAND, OUR_GATEWAY
 from infer_engine.protocol import (
     Delta,
     Envelope,
@@ -33,6 +34,10 @@ from infer_console.sources.routes import PREFIX
 CAPABILITIES = ("watch", "watched", "estimates")
 #: Percentiles are put together of histograms whose bounds differ.
 UNLIKE = "unlike_estimates"
+#: Servers named in one command; of more the first ones are.
+MOST_NAMED = 3
+#: Where a server of ours tells what it kept.
+RECORDER = "/recorder"
 _JSON, _SSE = "application/json", "text/event-stream"
 
 
@@ -42,6 +47,8 @@ class ForeignTransport(httpx2.AsyncBaseTransport):
     def __init__(self, target: Target, to_server: Callable[[], httpx2.AsyncBaseTransport]) -> None:
         self._pace = target.pace
         self._fleet = WatchedFleet(target.watched, target.token, to_server, target.pace)
+        #: Nobody said what it is, so it may be a gateway of ours.
+        self._may_be_ours = any(each.kind == "auto" for each in target.watched)
         self._epoch = f"foreign-{time.time_ns():x}"
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -59,7 +66,7 @@ class ForeignTransport(httpx2.AsyncBaseTransport):
     async def _answer(self, request: httpx2.Request) -> httpx2.Response:
         path = request.url.path.removeprefix(PREFIX)
         if request.method != "GET":
-            raise _watched_only()
+            raise await self._watched_only()
         match path:
             case "/hello":
                 return _document(request, await self._hello())
@@ -85,7 +92,7 @@ class ForeignTransport(httpx2.AsyncBaseTransport):
             case "/operations":
                 return _document(request, Operations(operations=[]))
             case _:
-                raise _watched_only()
+                raise await self._watched_only(path)
 
     # --- what is told
 
@@ -114,17 +121,33 @@ class ForeignTransport(httpx2.AsyncBaseTransport):
         status = await self._fleet.look()
         rows = self._fleet.rows
         if not rows:
-            urls = [replica.watched_url for replica in status.replicas if replica.watched_url]
-            words = " ".join(f"--upstream {url}" for url in dict.fromkeys(urls))
             raise RefusedError(
                 Problem(
                     status=501,
                     code="watched_only",
                     title=f"{status.replicas[0].foreign or 'This server'} does not tell its requests",
-                    detail=f"our gateway in front of it knows them: infer-console serve {words}",
+                    detail=self._what_can("knows them"),
                 )
             )
         return Requests(requests=[row for id, each in rows.items() if replica in (None, id) for row in each])
+
+    async def _watched_only(self, path: str = "") -> RefusedError:
+        if self._may_be_ours and not self._fleet.looks:
+            await self._fleet.look()
+        title, detail = "This server can only be watched", self._what_can("can do that")
+        if path == RECORDER:
+            title += ", and has no flight recorder to take the past from"
+            detail = f"record what comes, with --duration 10m or into DIR/; {detail}"
+        return RefusedError(Problem(status=501, code="watched_only", title=title, detail=detail))
+
+    def _what_can(self, what: str) -> str:
+        """What does that a server which is only watched does not, as a command."""
+        if self._fleet.is_our_gateway:
+            return f"{OUR_GATEWAY}'s control API {what}: {OUR_COMMAND}"
+        urls = self._fleet.urls
+        words = " ".join(f"--upstream {url}" for url in urls[:MOST_NAMED]) or "--upstream URL"
+        more = " …" if len(urls) > MOST_NAMED else ""
+        return f"our gateway in front of it {what}: infer-console serve {words}{more}"
 
     async def _messages(self, rosters: frozenset[str]) -> AsyncIterator[Envelope]:
         """A snapshot, and then what is, once a second."""
@@ -186,11 +209,6 @@ class _Messages(httpx2.AsyncByteStream):
             raise httpx2.ReadError(str(error)) from error
         except httpx2.TimeoutException as error:
             raise httpx2.ReadError("no answer in time") from error
-
-
-def _watched_only() -> RefusedError:
-    title = "This server can only be watched"
-    return RefusedError(Problem(status=501, code="watched_only", title=title))
 
 
 def _document(request: httpx2.Request, document: msgspec.Struct, status: int = 200) -> httpx2.Response:

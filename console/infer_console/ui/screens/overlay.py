@@ -2,7 +2,9 @@
 
 from textual import events
 
+from infer_console.actions.action import read_only_words
 from infer_console.state.picture import Picture
+from infer_console.terminal.safe_text import safe
 from infer_console.ui.screens.base import ConsoleScreen, PaintedScreen
 from infer_console.view.help import help_rows
 from infer_console.view.look import MAX_FILTER, ScreenName, Size
@@ -44,7 +46,8 @@ class HelpScreen(OverlayScreen):
 
     def box(self, picture: Picture, size: Size, now: float) -> list[Row]:
         keymap = self.console.look.keymap
-        return help_rows(self._about, size.width, size.height, picture.link.url, keymap)
+        why_not = safe(read_only_words(picture)) if picture.read_only else ""
+        return help_rows(self._about, size.width, size.height, picture.link.url, keymap, why_not)
 
     def pressed(self, event: events.Key) -> None:
         self.close()

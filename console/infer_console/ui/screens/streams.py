@@ -7,6 +7,7 @@ from infer_console.view.look import Pane, Size
 from infer_console.view.row import Row
 from infer_console.view.streams import StreamSlots, capacity
 from infer_console.view.streams_screen import may_read, streams_screen
+from infer_console.view.watched import is_watched
 
 #: Panels shown when nobody picked any.
 USUAL_PANELS = 6
@@ -67,6 +68,9 @@ class StreamsScreen(ConsoleScreen):
     def action_reveal(self) -> None:
         """Show or hide the text, where the server lets this console read it."""
         look = self.console.look
+        if is_watched(self.console.shown_picture):
+            self.console.say("a server that is only watched tells no tokens")
+            return
         if not may_read(self.console.shown_picture):
             self.console.say("the text stays hidden: role viewer may not read it")
             return

@@ -1,5 +1,7 @@
 """Verbs that look, on a server that is not ours."""
 
+from pathlib import Path
+
 import pytest
 from infer_console.cli import codes, main
 from support.cli import Result, Run
@@ -58,3 +60,38 @@ def test_what_acts_is_refused(run: Run, words: tuple[str, ...]) -> None:
         assert refused.code != codes.OK
         assert "can only be watched" in refused.err
         assert all(line.startswith("GET ") for line in server.asked)
+
+
+def test_what_is_refused_comes_with_what_can_do_it(run: Run, tmp_path: Path) -> None:
+    with foreign_server(vllm_pages("busy")) as server:
+        url, file = f"vllm+{server.url}", tmp_path / "f.rec"
+        for words in (("history",), ("timeline", "task-1"), ("drain", "e0", "--dry-run")):
+            assert f"infer-console serve --upstream {url} [watched_only]" in run("--connect", url, *words).err
+        last = run("--connect", url, "record", str(file), "--last", "1m")
+        assert last.code == codes.ERROR
+        assert "no flight recorder" in last.err
+        assert "--duration 10m or into DIR/" in last.err
+        assert not file.exists()
+        assert run("--connect", url, "record", str(file), "--duration", "0.2s").code == codes.OK
+        assert file.stat().st_size
+
+
+def test_a_server_that_is_not_ours_is_said_to_be_none(run: Run) -> None:
+    with foreign_server(vllm_pages("busy")) as server:
+        found = run("--connect", server.url, "status")
+        assert found.code == codes.ERROR
+        assert f"{server.url} does not look like an infer-console server" in found.err
+        assert f"auto+{server.url} watches it if it is vLLM" in found.err
+
+
+def test_our_own_gateway_is_recognised(run: Run) -> None:
+    pages = vllm_pages("busy")
+    pages["/metrics"] += b"infer_moves_total 0\n"
+    with foreign_server(pages) as server:
+        url = f"auto+{server.url}"
+        status = run("--connect", url, "status", "--json").document
+        assert status["replicas"][0]["foreign"] == "infer-console gateway"
+        assert status["fleet"]["version"].startswith("infer-console gateway")
+        assert "--connect unix://" in run("--connect", url, "events").out
+        assert "--connect unix://" in run("--connect", url, "requests").err
+        assert "--connect unix://" in run("--connect", url, "history").err
