@@ -25,7 +25,9 @@ CLOCKS_DIFFER_S = 15.0
 
 
 def _status(arguments: Namespace) -> int:
-    from infer_console.cli.output import print_json
+    from infer_engine.foreign.ours import OUR_COMMAND, OUR_GATEWAY
+
+    from infer_console.cli.output import note, print_json
     from infer_console.cli.tables import print_status
 
     async def work(client: "EngineClient") -> int:
@@ -39,6 +41,8 @@ def _status(arguments: Namespace) -> int:
                 print_json(status)
             else:
                 print_status(status)
+                if any(each.foreign == OUR_GATEWAY for each in status.replicas):
+                    note(f"this is an infer-console; all of it is shown by {OUR_COMMAND}")
             if not arguments.watch:
                 return codes.OK
             print(flush=True)

@@ -44,7 +44,7 @@ class Watching:
     def take(self, reading: Reading, now_s: float, now_at: float) -> Status:
         self.looks += 1
         if self.looks == 1 and reading.product == OUR_GATEWAY:
-            message = f"a gateway of infer-console; its control API shows all of it: {OUR_COMMAND}"
+            message = f"an infer-console; all of it is shown by {OUR_COMMAND}"
             self._event(reading.engines[0].id, now_at, "our_gateway", message)
         self._notice_restart(reading, now_s, now_at)
         self._notice_states(reading, now_at)

@@ -92,6 +92,7 @@ def test_our_own_gateway_is_recognised(run: Run) -> None:
         status = run("--connect", url, "status", "--json").document
         assert status["replicas"][0]["foreign"] == "infer-console gateway"
         assert status["fleet"]["version"].startswith("infer-console gateway")
+        assert "--connect unix://" in run("--connect", url, "status").err
         assert "--connect unix://" in run("--connect", url, "events").out
         assert "--connect unix://" in run("--connect", url, "requests").err
         assert "--connect unix://" in run("--connect", url, "history").err
