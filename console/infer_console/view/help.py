@@ -15,6 +15,7 @@ SIGNS: tuple[tuple[str, Role, str], ...] = (
     ("●", "accent", "picked for the Streams screen"),
     ("int bat", "text", "tier: interactive, batch"),
     ("°", "dim", "test traffic"),
+    ("skipped", "dim", "frames left out: this terminal was behind"),
     ("–", "dim", "not known; never drawn as 0"),
 )
 
@@ -24,7 +25,9 @@ def help_rows(
 ) -> list[Row]:
     """A framed box. Where there is no room for a line per key, the keys that explain themselves best share
     lines by their short names: every key is named while there is any room for it, and what is left out is
-    counted. ``url`` is that of the server's control socket."""
+    counted. ``url`` is that of the server's control socket; a recording's name is none."""
+    if "://" not in url:
+        url = ""
     outer = max(24, min(100, width - 2))
     inner = outer - 4
     room = max(1, height - 4)
