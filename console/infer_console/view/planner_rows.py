@@ -203,8 +203,7 @@ def _incomparable(live: Live, answer: Answer | None, gpu_chosen: bool) -> str:
     if live.gpu is not None and live.gpu != asked.gpu.name:
         return f"not of this hardware: it runs on {live.gpu}, {asked.gpu.name} is asked for"
     if live.gpu is None and not gpu_chosen:
-        told = f"not known of {live.device}" if live.device else "not told"
-        return f"not of this hardware, its GPU is {told}: choose one to compare with"
+        return f"not of this hardware ({live.device or 'not told'}): choose a GPU to compare with"
     return ""
 
 
