@@ -80,4 +80,6 @@ def test_what_was_foreseen_is_ticked_when_it_has_come_about() -> None:
     words = "4 requests running here will finish"
     assert f"✓ {words}" in drain_applied("succeeded", True)
     for phase, done in (("running", False), ("running", True), ("succeeded", False), ("failed", False)):
-        assert f"· {words}" in drain_applied(phase, done), (phase, done)
+        text = drain_applied(phase, done)
+        assert f"· {words}" in text, (phase, done)
+        assert "✓ accepted; to come:" in text

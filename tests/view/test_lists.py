@@ -222,7 +222,7 @@ def test_who_waits_for_a_slot_is_told_that_its_kv_is_not_what_lacks() -> None:
     item = next(each for each in listed(list_pictures.listed(), Look()) if each.state == "waiting")
     assert item.row is not None
     waits = msgspec.structs.replace(
-        item.row, waiting_reason="slots", behind=None, needs_blocks=4, admissible_blocks=9
+        item.row, waiting_reason="slots", behind=None, needs_blocks=4, admissible_blocks=9, preemptions=0
     )
     assert why_cell(waits).text == "slots full, KV fits"
     short = msgspec.structs.replace(waits, admissible_blocks=1)
