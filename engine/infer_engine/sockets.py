@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import ipaddress
+import logging
 import os
 import socket
 import stat
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from infer_engine.bounded_socket import BoundedSocket
 from infer_engine.settings import SettingsError
+
+log = logging.getLogger(__name__)
 
 #: ``sun_path`` holds 108 bytes, the last of them NUL.
 MAX_UNIX_PATH_BYTES = 107
@@ -112,8 +115,8 @@ def parse_listen(listen: str, setting: str = "listen") -> tuple[str, int]:
 
 def bind_unix(path: Path, group: int | None = None) -> socket.socket:
     """Listen on ``path`` with mode 0600, or 0660 for the members of ``group``. Missing directories are made
-    with mode 0700; a stale socket is removed; a live one, a path that is too long and a directory that others
-    can write to are ListenErrors."""
+    with mode 0700; one that others can enter is left as it is, with a warning; a stale socket is removed; a
+    live one, a path that is too long and a directory that others can write to are ListenErrors."""
     length = len(os.fsencode(path))
     if length > MAX_UNIX_PATH_BYTES:
         raise ListenError(
@@ -210,6 +213,14 @@ def _make_private_directory(directory: Path) -> None:
         shared = info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if shared and not info.st_mode & stat.S_ISVTX:
             raise ListenError(f"control socket directory {each} can be written by others (chmod 700 it)")
+    if all(
+        each.stat().st_mode & stat.S_IXOTH for each in (directory.resolve(), *directory.resolve().parents)
+    ):
+        log.warning(
+            "others can enter the control socket's directory %s: only the socket's own mode keeps them out "
+            "(chmod 700 the directory)",
+            directory,
+        )
 
 
 @contextmanager

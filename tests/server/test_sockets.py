@@ -25,6 +25,16 @@ def test_the_socket_is_private(directory: Path) -> None:
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_a_directory_that_others_can_enter_is_told(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory.chmod(0o711)
+    with bind_unix(directory / "open.sock"):
+        assert "others can enter the control socket's directory" in caplog.text
+    caplog.clear()
+    directory.chmod(0o700)
+    with bind_unix(directory / "closed.sock"):
+        assert caplog.text == ""
+
+
 def test_a_live_socket_is_left_alone(directory: Path) -> None:
     path = directory / "c.sock"
     with bind_unix(path):

@@ -9,7 +9,7 @@ from infer_engine.fleet.generation import GenerationSpec
 from infer_engine.fleet.router import Policy, choose
 from infer_engine.model.sampling import Sampling
 from support.routing_rules import CacheAware, least_loaded, round_robin
-from support.simulated_fleet import Arrival, SimulatedBench, run
+from support.simulated_fleet import Arrival, SimulatedBench, run, token
 
 MODEL = "llama-8b@1×h100"
 REPLICAS = 8
@@ -33,7 +33,7 @@ def _asked(prompt: tuple[int, ...], output: int) -> GenerationSpec:
 
 def _tokens(random: Random, count: int) -> tuple[int, ...]:
     first = random.randrange(10_000_000)
-    return tuple(range(first, first + count))
+    return tuple(token(each) for each in range(first, first + count))
 
 
 def prefix_heavy(seed: int, count: int) -> Iterator[Arrival]:

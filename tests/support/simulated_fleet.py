@@ -81,7 +81,7 @@ def spec(
 ) -> GenerationSpec:
     """``first`` tells prompts apart: equal ones share the prefix cache."""
     return GenerationSpec(
-        prompt=tuple(_token(each) for each in range(first, first + prompt_tokens)),
+        prompt=tuple(token(each) for each in range(first, first + prompt_tokens)),
         max_tokens=max_tokens,
         sampling=Sampling(),
         stop_token_ids=(),
@@ -95,7 +95,7 @@ def spec(
 _TOKENS = 100_000
 
 
-def _token(number: int) -> int:
+def token(number: int) -> int:
     """One of the vocabulary; of higher numbers one that looks drawn, so that runs of them do not meet."""
     return number if number < _TOKENS else (number * 2_654_435_761 % 2**32) * _TOKENS >> 32
 

@@ -47,7 +47,8 @@ async def test_drain_asks_predicts_applies_and_follows() -> None:
         assert driven.collector.applied == []
         assert "▸[ Close ]" in driven.text
         await driven.press("D")
-        await driven.wait_for("✓ the server says what drain of r2 will do")
+        await driven.wait_for("✓ accepted; to come:")
+        assert "· the server says what drain of r2 will do" in driven.text
         command, target = driven.collector.applied[0]
         assert isinstance(command, Drain)
         assert (command.mode, command.deadline_s, command.force, target) == (None, 300.0, False, "r2")

@@ -1,11 +1,14 @@
 """Screen 7 driven by keys."""
 
+import dataclasses
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from infer_console.ui.screens.planner import PlannerScreen
 from infer_console.view.planner_form import PlannerForm
+from infer_engine.protocol import Simulation
 from support.pictures import incident
 from support.pilot import Driven, drive
 from textual import events
@@ -36,13 +39,13 @@ async def test_arrows_step_and_digits_type_where_a_number_is() -> None:
     async with drive(incident()) as driven:
         await driven.press("7")
         await driven.press("right")
-        assert form_of(driven).field("model").text == "8b"
+        assert form_of(driven).field("model").text == "llama-3.1-405b"
         await go_to(driven, "gpus")
         await driven.press("8")
         assert form_of(driven).field("gpus").text == "8"
         await driven.press("j", "k", "left")
         assert form_of(driven).field("gpus").text == "7"
-        assert "8b@7×h100" in driven.text
+        assert "llama-3.1-405b@7×h100" in driven.text
 
 
 async def test_digits_are_screens_where_something_is_chosen_and_what_was_asked_stays() -> None:
@@ -50,7 +53,7 @@ async def test_digits_are_screens_where_something_is_chosen_and_what_was_asked_s
         await driven.press("7", "right", "1")
         assert driven.app.screen.name_in_look == "fleet"  # pyright: ignore[reportAttributeAccessIssue]
         await driven.press("7")
-        assert form_of(driven).field("model").text == "8b"
+        assert form_of(driven).field("model").text == "llama-3.1-405b"
         await go_to(driven, "gpus")
         await driven.press("escape")
         assert driven.app.screen.name_in_look == "fleet"  # pyright: ignore[reportAttributeAccessIssue]
@@ -110,3 +113,15 @@ async def test_actions_are_still_there() -> None:
     async with drive(incident()) as driven:
         await driven.press("7", "j", "question_mark")
         await driven.wait_for("any key closes")
+
+
+async def test_it_opens_with_what_is_watched_unless_something_else_was_asked() -> None:
+    picture = incident()
+    fleet = msgspec.structs.replace(
+        picture.fleet or pytest.fail("fleet"), simulation=Simulation(deployment="8b@2×l40s", speed=1)
+    )
+    async with drive(dataclasses.replace(picture, fleet=fleet)) as driven:
+        await driven.press("7")
+        assert "8b@2×l40s" in driven.text
+        await driven.press("left", "1", "7")
+        assert form_of(driven).field("model").text == "70b"

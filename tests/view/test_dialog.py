@@ -2,9 +2,11 @@
 
 import pytest
 from infer_console.actions import registry
+from infer_console.actions.action import Verdict
 from infer_console.view.dialog import Dialog, Prediction, dialog_rows
 from infer_console.view.form import Form
 from infer_console.view.row import plain
+from infer_engine.protocol import Operation, OperationPhase
 from support import pictures
 
 
@@ -62,3 +64,22 @@ def test_a_word_that_begins_with_the_own_key_can_be_typed() -> None:
     form.key("X", "X")
     form.key("1", "1")
     assert form.confirmed()
+
+
+def drain_applied(phase: OperationPhase, done: bool) -> str:
+    dialog = Dialog(Form.of(registry.action("drain"), "r2", {}, ()), Prediction("server", [], []))
+    dialog.phase, dialog.operation = "applied", "op-9"
+    dialog.outcome = ["4 requests running here will finish"]
+    dialog.verdict = Verdict(done, "r2 is draining")
+    operation = Operation(id="op-9", kind="drain", target="r2", phase=phase, started_at=0.0)
+    picture = pictures.incident(operations=(operation,))
+    return "\n".join(plain(row) for row in dialog_rows(dialog, picture, 120, 30, 0.0))
+
+
+def test_what_was_foreseen_is_ticked_when_it_has_come_about() -> None:
+    words = "4 requests running here will finish"
+    assert f"✓ {words}" in drain_applied("succeeded", True)
+    for phase, done in (("running", False), ("running", True), ("succeeded", False), ("failed", False)):
+        text = drain_applied(phase, done)
+        assert f"· {words}" in text, (phase, done)
+        assert "✓ accepted; to come:" in text

@@ -10,7 +10,7 @@ from infer_console.state.picture import Picture, ReplicaPicture, Series
 from infer_console.terminal.safe_text import safe
 from infer_console.view import replicas
 from infer_console.view.fleet_screen import fleet_screen
-from infer_console.view.history import axis_of, axis_row, history_section
+from infer_console.view.history import STRIP, axis_of, axis_row, history_section, strip_row
 from infer_console.view.look import FLEET_SORTS, Look, Size
 from infer_console.view.marks import Mark, marks
 from infer_console.view.order import FLEET_VALUES, pane_ids
@@ -243,3 +243,27 @@ def test_a_replica_that_runs_nothing_has_no_step_time() -> None:
 def test_the_span_of_the_history_never_says_more_than_is_shown(samples: int, words: str) -> None:
     history = {"kv": Series(2.0, tuple([0.5] * samples))}
     assert words in plain(history_section(pictures.incident(history=history), 200, 6)[0])
+
+
+def test_a_part_of_a_request_is_neither_a_full_bar_nor_none() -> None:
+    history = {"waiting": Series(2.0, (0.0, 0.2, 0.2, 0.2), 4)}
+    strip = plain(strip_row(history, 60, [curve for curve in STRIP if curve.key == "waiting"]))
+    assert "max .2" in strip
+    assert "▂" in strip
+    assert "█" not in strip
+    rows = [plain(row) for row in history_section(pictures.incident(history=history), 100, 8)]
+    row = next(row for row in rows if row.startswith(" WAIT"))
+    assert ".2" in row
+    assert "█" not in row
+
+
+def test_in_the_past_and_without_the_right_nobody_is_told_to_act() -> None:
+    quiet = pictures.quiet()
+    assert any("press I to inject" in row for row in lines(quiet, Size(120, 36)))
+    recording = dataclasses.replace(quiet, link=dataclasses.replace(quiet.link, url="rec.icr"))
+    past = "\n".join(lines(recording, Size(120, 36), Look(paused=True)))
+    assert "no traffic yet at the moment that is shown" in past
+    assert "inject a" not in past
+    assert "--connect" not in past
+    looking = "\n".join(lines(dataclasses.replace(quiet, read_only=True), Size(120, 36)))
+    assert "no traffic yet: send a request" in looking

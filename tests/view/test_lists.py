@@ -11,7 +11,7 @@ from infer_console.view.listing import counts, every_item, listed
 from infer_console.view.look import REQUEST_SORTS, Look
 from infer_console.view.operations import eta_s
 from infer_console.view.order import operations, pane_ids
-from infer_console.view.requests import request_table
+from infer_console.view.requests import request_table, why_cell
 from infer_console.view.row import plain
 from infer_console.view.streams import panel_rows
 from infer_console.view.timeline import clock_pace, timeline_section
@@ -216,3 +216,14 @@ def test_the_same_number_of_two_servers_is_two_events() -> None:
     look.cursor("events", "events").select(ids, ids[1])
     rows = event_rows(picture, look, "events", 100, 10)
     assert sum(any(span.tone == "cursor" for span in row) for row in rows) == 1
+
+
+def test_who_waits_for_a_slot_is_told_that_its_kv_is_not_what_lacks() -> None:
+    item = next(each for each in listed(list_pictures.listed(), Look()) if each.state == "waiting")
+    assert item.row is not None
+    waits = msgspec.structs.replace(
+        item.row, waiting_reason="slots", behind=None, needs_blocks=4, admissible_blocks=9, preemptions=0
+    )
+    assert why_cell(waits).text == "slots full, KV fits"
+    short = msgspec.structs.replace(waits, admissible_blocks=1)
+    assert why_cell(short).text == "slots full, short 3 blk"

@@ -123,6 +123,8 @@ def test_curve_leaves_gaps_where_nothing_was_known() -> None:
     assert sparkline([None, 0.0, 5.0, 10.0]) == " ▁▅█"
     assert sparkline([0.0, 0.0]) == "▁▁"
     assert sparkline([0.5], top=1.0) == "▅"
+    assert sparkline([0.2, 0.0], least_top=1.0) == "▂▁"
+    assert sparkline([5.0, 10.0], least_top=1.0) == "▅█"
 
 
 def test_cells_keep_their_boundaries_while_samples_come_and_go() -> None:

@@ -151,6 +151,7 @@ def test_a_control_path_stands_in_one_row() -> None:
 def test_help_and_hint_tell_how_to_connect() -> None:
     url = "unix:///run/infer-console/eu-west.sock"
     assert any(f"--connect {url}" in plain(row) for row in help_rows("fleet", 80, 24, url))
+    assert not any("--connect" in plain(row) for row in help_rows("fleet", 80, 24, "recording.icr"))
     assert any(f"--connect {url}" in line for line in lines(pictures.quiet(), Look(), Size(80, 24)))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from infer_console.actions.preempt import PREEMPT
 from infer_console.cli import codes
 from infer_console.cli.call import call, is_read_only
 from infer_console.cli.options import add_options, given_options
+from infer_console.cli.tui import is_terminal
 from infer_console.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 #: How often a waiting verb asks how far the operation is.
 FOLLOW_PERIOD_S = 0.25
+#: Into a file or a pipe, how far it is is told this often, at most.
+QUIET_S = 5.0
 #: How long after its deadline an operation that ends what is left may take.
 DEADLINE_GRACE_S = 30.0
 #: These wait for replicas to drain and to load; the server ends them in its own time.
@@ -122,15 +126,28 @@ async def _until_ended(client: "EngineClient", operation: Operation) -> Operatio
     from infer_console.cli.output import note
 
     give_up_s = time.monotonic() + _patience_s(operation)
-    said = ""
+    saying = Saying(0.0 if is_terminal(sys.stderr) else QUIET_S)
     while operation.phase in ("pending", "running") and time.monotonic() <= give_up_s:
         line = _progress(operation)
-        if line != said:
+        if saying.is_news(line, operation.phase, time.monotonic()):
             note(line)
-            said = line
         await asyncio.sleep(FOLLOW_PERIOD_S)
         operation = await client.operation(operation.id)
     return operation
+
+
+class Saying:
+    """Which lines are worth saying: others than the last, after ``quiet_s`` or in another phase."""
+
+    def __init__(self, quiet_s: float) -> None:
+        self._quiet_s = quiet_s
+        self._line, self._phase, self._at_s = "", "", 0.0
+
+    def is_news(self, line: str, phase: str, now_s: float) -> bool:
+        if line == self._line or (phase == self._phase and now_s - self._at_s < self._quiet_s):
+            return False
+        self._line, self._phase, self._at_s = line, phase, now_s
+        return True
 
 
 def _patience_s(operation: Operation) -> float:

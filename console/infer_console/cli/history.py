@@ -40,20 +40,36 @@ def _history(arguments: Namespace) -> int:
 def _print(found: History, series: dict[str, list[float | None]]) -> None:
     from infer_console.cli.output import print_line, print_table
     from infer_console.past.when import stamp
-    from infer_console.view.format import UNKNOWN
-
-    def shown(value: float | None) -> str:
-        return UNKNOWN if value is None else f"{value:.4g}"
 
     rows: list[tuple[str, ...]] = []
     for key, values in series.items():
         known = [value for value in values if value is not None]
         mean = sum(known) / len(known) if known else None
         least, most = (min(known), max(known)) if known else (None, None)
-        rows.append((key, shown(values[-1] if values else None), shown(least), shown(mean), shown(most)))
+        last = values[-1] if values else None
+        rows.append((key, *(figure(key, value) for value in (last, least, mean, most))))
     steps = max((len(values) for values in series.values()), default=0)
     print_line(f"{steps} steps of {found.step_s:g} s until {stamp(found.until_at)}")
     print_table(("FIGURE", "LAST>", "LEAST>", "MEAN>", "MOST>"), rows)
+
+
+def figure(key: str, value: float | None) -> str:
+    """With its unit, as other verbs have it; of a key that is not known here, the number."""
+    from infer_console.view.format import UNKNOWN, mean_count, milliseconds, percent, rate, seconds
+
+    if value is None:
+        return UNKNOWN
+    if key == "kv":
+        return f"{percent(value)} %"
+    if key in ("running", "waiting"):
+        return mean_count(value)
+    if key == "tokens_per_s":
+        return f"{rate(value)} tok/s"
+    if key.startswith("itl_"):
+        return f"{milliseconds(value)} ms"
+    if key.startswith(("ttft_", "queue_wait_")):
+        return f"{seconds(value)} s"
+    return f"{value:.4g}"
 
 
 def _within(most_s: float, given: str) -> float:

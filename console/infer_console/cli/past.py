@@ -215,7 +215,7 @@ def _record_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE|DIR",
-        help="a new file, by custom with the ending .icr; or a directory, to record into for days",
+        help="a new file, like incident.icr (any name will do); or a directory, to record into for days",
     )
     either = parser.add_mutually_exclusive_group()
     either.add_argument(

@@ -34,7 +34,7 @@ def _plan(arguments: Namespace) -> int:
     if arguments.json:
         print_json(plan_document(made))
     else:
-        _print(made)
+        _print(made, gpus_given=arguments.gpus is not None)
     if made.fits:
         return codes.OK
     complain(f"{made.question.deployment} does not fit")
@@ -60,7 +60,7 @@ def _model(given: str) -> tuple[str, "ConfigShape | None"]:
         return given, read_config(given)
 
 
-def _print(made: "Answer") -> None:
+def _print(made: "Answer", gpus_given: bool) -> None:
     from infer_console.cli.output import note, print_line, print_table
     from infer_console.planning.example import CONTEXT, EXAMPLE, worked_example
     from infer_console.planning.facts import (
@@ -76,7 +76,8 @@ def _print(made: "Answer") -> None:
     )
 
     question = made.question
-    print_line(f"{question.deployment}, {question.context:,} tokens of context")
+    unasked = "" if gpus_given else " (GPUs by default: --gpus)"
+    print_line(f"{question.deployment}{unasked}, {question.context:,} tokens of context")
     print_line("")
     _print_facts([*memory_facts(made), *prefill_facts(made), *bound_facts(made)])
     print_line("")

@@ -28,14 +28,15 @@ WIDTH = 100
 def _replay(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
-    if not arguments.json and (
-        not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb"
-    ):
-        complain("replaying needs a terminal that can draw; for scripts: --json")
-        return codes.USAGE
     recording = _open(arguments.file)
     if recording is None:
         return codes.ERROR
+    if not arguments.json and (
+        not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb"
+    ):
+        recording.stop()
+        complain("replaying needs a terminal that can draw; for scripts: --json")
+        return codes.USAGE
     recording.start()
     try:
         if arguments.json:

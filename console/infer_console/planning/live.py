@@ -1,10 +1,12 @@
 """What the engine that is watched really does, for beside the theory. None where the picture has it not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from infer_engine.planner import PlanError, model_named, parse_deployment
 from infer_engine.protocol import Replica
 
 from infer_console.planning.answer import Answer, price_per_million
+from infer_console.planning.guess import guess_gpu, guess_model
 from infer_console.state.picture import Picture
 
 
@@ -29,6 +31,9 @@ class Live:
     decode_step_s: float | None
     itl_p50_s: float | None
     tokens_per_s: float | None
+    #: What it runs on in the engine's words, and as a GPU that the planner knows.
+    device: str | None = None
+    gpu: str | None = None
 
     def floor_s(self, answer: Answer) -> float | None:
         """The step that theory allows for the batch that runs: the model and the GPUs as asked for, the
@@ -44,8 +49,12 @@ class Live:
         return max(read_bytes / deployment.bandwidth_bytes_per_s, flops / deployment.flops_per_s)
 
     def is_of(self, answer: Answer) -> bool:
-        """Whether it can be the model that is asked for, as far as its KV tells."""
-        return self.kv_bytes_per_token == answer.question.deployment.model.kv_bytes_per_token
+        """Whether it can be the model that is asked for, as far as its KV tells, else its name."""
+        asked = answer.question.deployment.model
+        if self.kv_bytes_per_token is not None:
+            return self.kv_bytes_per_token == asked.kv_bytes_per_token
+        guessed = guess_model(self.model) if self.model is not None else None
+        return guessed is None or guessed == asked.name or model_named(guessed).layers == asked.layers
 
     def price_per_million(self, answer: Answer) -> float | None:
         return price_per_million(answer.question, self.tokens_per_s, self.copies or 1)
@@ -53,6 +62,21 @@ class Live:
 
 def live_figures(picture: Picture, replica: str | None) -> Live:
     """Of ``replica`` where it is there, else of the fleet."""
+    fleet = picture.fleet
+    simulation = fleet.simulation if fleet is not None else None
+    told = _simulated_gpu(simulation.deployment) if simulation is not None else None
+    found = _figures(picture, replica)
+    return replace(found, gpu=told or (guess_gpu(found.device or "") or (None,))[0])
+
+
+def _simulated_gpu(deployment: str) -> str | None:
+    try:
+        return parse_deployment(deployment).gpu.name
+    except PlanError:
+        return None
+
+
+def _figures(picture: Picture, replica: str | None) -> Live:
     fleet = picture.fleet
     model, simulated = (fleet.model, fleet.simulated) if fleet is not None else (None, False)
     one = picture.replicas.get(replica) if replica is not None else None
@@ -74,6 +98,7 @@ def live_figures(picture: Picture, replica: str | None) -> Live:
         decode_step_s=None,
         itl_p50_s=totals.itl_s.p50 if totals is not None else None,
         tokens_per_s=totals.tokens_per_s if totals is not None else None,
+        device=next((status.device for status in at_work if status.device), None),
     )
 
 
@@ -93,6 +118,7 @@ def _replica(status: Replica, model: str | None, simulated: bool) -> Live:
         decode_step_s=step.duration_s if step is not None and decoded else None,
         itl_p50_s=status.itl_s.p50,
         tokens_per_s=status.tokens_per_s,
+        device=status.device,
     )
 
 

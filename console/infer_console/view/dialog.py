@@ -284,13 +284,25 @@ def _foot(dialog: Dialog, picture: Picture, inner: int, now: float) -> list[Row]
                 _keys(dialog, inner),
             ]
         case "applied":
-            rows = _outcome_rows(dialog, inner, "✓ ", "ok")
             operation = _operation(dialog, picture)
+            done = _has_come_about(dialog, operation)
+            rows = _outcome_rows(dialog, inner, "✓ " if done else "· ", "ok" if done else "text")
+            if not done:
+                rows.insert(0, Line(inner, "dialog").put("✓ accepted; to come:", "ok").row())
             if operation is not None:
                 rows.append(with_tone(operation_row(operation, inner, now), "dialog"))
             if dialog.verdict is not None:
                 rows.append(_verdict_row(dialog.verdict, inner))
             return [*rows, _blank(inner), _leaving(dialog, inner)]
+
+
+def _has_come_about(dialog: Dialog, operation: Operation | None) -> bool:
+    """What the server foresaw is ticked once the operation has succeeded and the screen has it too."""
+    if dialog.verdict is not None and not dialog.verdict.done:
+        return False
+    if operation is None:  # of old, it is no longer told
+        return dialog.operation is None or dialog.verdict is not None
+    return operation.phase == "succeeded"
 
 
 def _verdict_row(verdict: Verdict, inner: int) -> Row:

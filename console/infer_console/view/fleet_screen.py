@@ -91,9 +91,10 @@ def _is(picture: Picture, look: Look, size: Size) -> list[Section]:
         lambda given: replica_table(picture, look, width, given),
     )
     if not seen_traffic(picture):
+        past = look.paused
         hint = Section(
-            Want("hint", min(6, height // 3), min(8, height // 2), 2),
-            lambda given: hint_section(picture, width, given),
+            Want("hint", 2, 2, 2) if past else Want("hint", min(6, height // 3), min(8, height // 2), 2),
+            lambda given: hint_section(picture, width, given, past),
         )
         return [table, hint]
     return [table, *(_use(picture, size) if height >= ROOMY else _use_lines(picture, width))]

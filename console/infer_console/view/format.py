@@ -28,6 +28,13 @@ def short_count(value: float | None) -> SafeText:
     return safe(">1T")
 
 
+def mean_count(value: float | None) -> SafeText:
+    """The mean of a count over a while: whole, but ``.2`` and ``<.1`` under one, for 0 means never any."""
+    if value is None or not math.isfinite(value) or not 0 < value < 0.95:
+        return count(value)
+    return safe(f"{value:.1f}".removeprefix("0")) if value >= 0.05 else safe("<.1")
+
+
 def rate(value: float | None) -> SafeText:
     """Per second or per minute, one decimal below ten."""
     if value is None or not math.isfinite(value):

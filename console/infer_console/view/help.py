@@ -15,6 +15,7 @@ SIGNS: tuple[tuple[str, Role, str], ...] = (
     ("●", "accent", "picked for the Streams screen"),
     ("int bat", "text", "tier: interactive, batch"),
     ("°", "dim", "test traffic"),
+    ("skipped", "dim", "frames left out: this terminal was behind"),
     ("–", "dim", "not known; never drawn as 0"),
 )
 
@@ -29,7 +30,10 @@ def help_rows(
 ) -> list[Row]:
     """A framed box. Where there is no room for a line per key, the keys that explain themselves best share
     lines by their short names: every key is named while there is any room for it, and what is left out is
-    counted. ``url`` is that of the server's control socket, ``why_not`` why keys that act are off."""
+    counted. ``url`` is that of the server's control socket, ``why_not`` why keys that act are off.
+    A recording's name is no URL."""
+    if "://" not in url:
+        url = ""
     outer = max(24, min(100, width - 2))
     inner = outer - 4
     room = max(1, height - 4)

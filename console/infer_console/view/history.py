@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from infer_console.state.picture import Picture, Series
 from infer_console.terminal.safe_text import SafeText, safe
-from infer_console.view.format import clock_in_lists, count, milliseconds, percent, rate, seconds
+from infer_console.view.format import clock_in_lists, mean_count, milliseconds, percent, rate, seconds
 from infer_console.view.layout import rule
 from infer_console.view.marks import Mark, marks
 from infer_console.view.row import Line, Role, Row, Shown
@@ -24,16 +24,18 @@ class Curve(NamedTuple):
     unit: Shown
     #: Fixed end of the scale; None: the largest value shown.
     top: float | None = None
+    #: What the scale reaches at least: a part of one request is no full bar.
+    least_top: float = 0.0
 
 
 #: In order of importance.
 CURVES: tuple[Curve, ...] = (
     Curve("ttft_p99", "TTFT p99", seconds, "s"),
     Curve("kv", "KV", percent, "%", 1.0),
-    Curve("waiting", "WAIT", count, ""),
+    Curve("waiting", "WAIT", mean_count, "", least_top=1.0),
     Curve("tokens_per_s", "TOK/S", rate, ""),
     Curve("itl_p99", "ITL p99", milliseconds, "ms"),
-    Curve("running", "RUN", count, ""),
+    Curve("running", "RUN", mean_count, "", least_top=1.0),
 )
 
 
@@ -105,7 +107,7 @@ def history_section(
 def _curve_row(curve: Curve, series: Series | None, cells: int, per_cell: int, width: int) -> Row:
     line = Line(width).put(" ").put(curve.label, "label").to(_LABEL_CELLS)
     folded = fold(series or Series(1.0), cells, per_cell)
-    line.put(sparkline(folded, curve.top), "spark").put(" ")
+    line.put(sparkline(folded, curve.top, curve.least_top), "spark").put(" ")
     known = [value for value in folded if value is not None]
     latest = series.values[-1] if series is not None and series.values else None
     line.put(_figure(curve, latest), "strong" if latest is not None else "dim")
@@ -199,7 +201,7 @@ def strip_row(history: dict[str, Series], width: int, curves: Sequence[Curve]) -
         cells = share - len(curve.label) - len(peak) - 4
         if cells > 0:
             folded = fold(series, cells, samples_per_cell(series, cells))
-            line.put(sparkline(folded, curve.top), "spark").put(" ")
+            line.put(sparkline(folded, curve.top, curve.least_top), "spark").put(" ")
         line.put(peak, "dim")
     return line.row()
 

@@ -31,6 +31,8 @@ class PlannerForm:
     config: ConfigShape | None = None
     config_error: str = ""
     reading: bool = False
+    #: Names of the fields that the operator changed.
+    edited: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
         self.work_out()
@@ -68,6 +70,7 @@ class PlannerForm:
         if not edited.text and sheet is not None and edited.param.kind == "number":
             edited.text = _of_data_sheet(edited.param.name, sheet)
         edited.step(by)
+        self.edited.add(edited.param.name)
         self.work_out()
 
     def type(self, character: str) -> bool:
@@ -81,11 +84,13 @@ class PlannerForm:
             self.field(MODEL).text = FROM_FILE
         if not edited.type(character):
             return False
+        self.edited.add(edited.param.name)
         self.work_out()
         return True
 
     def erase(self) -> None:
         self.focused.erase()
+        self.edited.add(self.focused.param.name)
         self.work_out()
 
     def read(self, path: str, outcome: ConfigShape | PlanError) -> None:

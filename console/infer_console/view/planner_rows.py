@@ -46,7 +46,9 @@ def _field_row(form: PlannerForm, field: Field, focused: bool, width: int) -> Ro
     line = Line(width, "cursor" if focused else "plain").put("▸" if focused else " ", "accent")
     line.put(safe(field.param.label), "strong" if focused else "label").to(min(_FIELD, width * 3 // 5))
     if field.param.kind == "choice":
-        return line.put("‹ ", "dim").put(safe(field.text), "strong").put(" ›", "dim").row()
+        gap = " " if len(field.text) + 4 <= line.left else ""
+        chosen = safe(field.text, max(1, line.left - 2 * len(gap) - 2))
+        return line.put(f"‹{gap}", "dim").put(chosen, "strong").put(f"{gap}›", "dim").row()
     text = safe(field.text)
     room = line.left - 1
     if len(text) > room > 1:  # of a path its end tells more
@@ -111,13 +113,27 @@ def _cell(text: str, role: Role = "text") -> Cell:
     return Cell(safe(text), role)
 
 
+def _short_duration(value_s: float) -> str:
+    """In at most seven cells."""
+    shown = duration(value_s)
+    if len(shown) <= 7 or value_s >= 1:
+        return shown
+    return f"{value_s * 1e3:.2f} ms" if value_s >= 9.5e-6 else "<.01 ms"
+
+
+def _total(value: float, cells: int) -> str:
+    """``147,000``, or ``13.0M`` where all digits are more than ``cells``."""
+    shown = f"{value:,.0f}"
+    return shown if len(shown) <= cells or value < 1e6 else f"{value / 1e6:,.1f}M"
+
+
 _COLUMNS: tuple[Column[Decode], ...] = (
     Column("KV IN USE", 14, lambda each: _cell(fill_words(each), "label"), left=True),
     Column("SEQ", 5, lambda each: _cell(f"{each.sequences:,}", "strong")),
     Column("KV READ", 10, lambda each: _cell(gb(each.kv_read_bytes)), need=3),
-    Column("STEP", 7, lambda each: _cell(duration(each.step_s), "strong"), grows=3),
+    Column("STEP", 7, lambda each: _cell(_short_duration(each.step_s), "strong"), grows=3),
     Column("TOK/S EACH", 10, lambda each: _cell(rate(each.tokens_per_s_per_sequence)), need=2),
-    Column("TOK/S", 7, lambda each: _cell(f"{each.tokens_per_s:,.0f}"), grows=3),
+    Column("TOK/S", 7, lambda each: _cell(_total(each.tokens_per_s, 7)), grows=3),
     Column("1M TOK", 6, lambda each: _cell(money(each.price_per_million_tokens)), need=1, grows=4),
 )
 
@@ -153,7 +169,7 @@ class _Beside(NamedTuple):
     theory: SafeText
 
 
-def live_section(live: Live, answer: Answer | None, width: int) -> list[Row]:
+def live_section(live: Live, answer: Answer | None, width: int, gpu_chosen: bool = False) -> list[Row]:
     """What is measured, beside what theory says of the model and the GPUs that are asked for."""
     where = safe_identifier(live.replica) if live.replica is not None else safe("fleet")
     note = safe(f"{'SIMULATED ' if live.simulated else ''}{live.model or '–'}", max(1, width - 20))
@@ -161,26 +177,46 @@ def live_section(live: Live, answer: Answer | None, width: int) -> list[Row]:
     wide = max(10, min(14, (width - _LABEL) // 2 - 1))
     head = Line(width).to(_LABEL + wide - 8).put("measured", "label")
     rows.append(head.to(_LABEL + 2 * wide - 5).put("theory", "label").row())
-    for each in _beside(live, answer):
+    for each in _beside(live, answer, not _incomparable(live, answer, gpu_chosen)):
         line = Line(width).put(" ").put(each.label, "label").to(_LABEL)
         line.to(_LABEL + wide - len(each.live)).put(each.live, "dim" if each.live == UNKNOWN else "strong")
         line.to(_LABEL + 2 * wide + 1 - len(each.theory)).put(each.theory)
         rows.append(line.row())
-    if live.kv_bytes_per_token is not None and answer is not None and not live.is_of(answer):
-        rows.append(Line(width).put(" △ not the model or KV type asked for", "warn").row())
+    apart = _incomparable(live, answer, gpu_chosen)
+    if apart:
+        pieces = textwrap.wrap(safe(apart, 200), max(8, width - 4))
+        return rows + [
+            Line(width).put(" △ " if index == 0 else "   ", "warn").put(safe(piece), "warn").row()
+            for index, piece in enumerate(pieces)
+        ]
     return [*rows, Line(width).put(" theory's times are of the batch that runs", "dim").row()]
 
 
-def _beside(live: Live, answer: Answer | None) -> list[_Beside]:
+def _incomparable(live: Live, answer: Answer | None, gpu_chosen: bool) -> str:
+    """Why theory's times are not of what is measured; empty where they are, or there is nothing to
+    compare."""
+    if answer is None or not live.copies:
+        return ""
+    asked = answer.question.deployment
+    if not live.is_of(answer):
+        return f"not the model or KV type asked for ({asked.model.name}): no times to compare"
+    if live.gpu is not None and live.gpu != asked.gpu.name:
+        return f"not of this hardware: it runs on {live.gpu}, {asked.gpu.name} is asked for"
+    if live.gpu is None and not gpu_chosen:
+        return f"not of this hardware ({live.device or 'not told'}): choose a GPU to compare with"
+    return ""
+
+
+def _beside(live: Live, answer: Answer | None, comparable: bool) -> list[_Beside]:
     copies = live.copies
-    floor_s = live.floor_s(answer) if answer is not None else None
+    floor_s = live.floor_s(answer) if answer is not None and comparable else None
     per_s = live.running / floor_s if live.running and floor_s is not None else None
     context = live.kv_used_tokens / live.running if live.kv_used_tokens and live.running else None
     full = answer.decode_at("admit mark") if answer is not None else None
     question = answer.question if answer is not None else None
     token_bytes = question.deployment.model.kv_bytes_per_token if question is not None else None
     budget = answer.kv_budget_bytes * copies if answer is not None and answer.fits and copies else None
-    price = live.price_per_million(answer) if answer is not None else None
+    price = live.price_per_million(answer) if answer is not None and comparable else None
     return [
         _Beside("KV per token", _bytes(live.kv_bytes_per_token), _bytes(token_bytes)),
         _Beside("KV pool", _gb(live.kv_pool_bytes), _gb(budget))
@@ -213,7 +249,7 @@ def _gb(value: int | None) -> SafeText:
 
 
 def _tokens(value: float | None) -> SafeText:
-    return UNKNOWN if value is None else safe(f"{value:,.0f} tok")
+    return UNKNOWN if value is None else safe(f"{_total(value, 10)} tok")
 
 
 def _duration(value_s: float | None) -> SafeText:

@@ -1,5 +1,6 @@
 """The Planner screen: what is asked, what fits, how fast it would be, and beside it what the engine does."""
 
+from infer_console.planning.fields import GPU
 from infer_console.planning.live import Live, live_figures
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
@@ -51,7 +52,7 @@ def _body(form: PlannerForm, live: Live, width: int, height: int) -> list[Row]:
     left = 44 if width >= WIDE else 33
     right = width - left - 2
     asked = field_rows(form, left, height)
-    apart = live_section(live, form.answer, left)
+    apart = live_section(live, form.answer, left, GPU in form.edited)
     fits = width >= WIDE and len(asked) + len(apart) + 1 <= height
     if fits:
         asked = [*asked, Line(left).row(), *apart]
@@ -76,7 +77,7 @@ def _theory(form: PlannerForm, width: int) -> list[Row]:
 def _flow(form: PlannerForm, live: Live, width: int, height: int, with_live: bool) -> list[Row]:
     """All results below each other, as far down as they are scrolled."""
     rows = _theory(form, width)
-    rows += live_section(live, form.answer, width) if with_live else []
+    rows += live_section(live, form.answer, width, GPU in form.edited) if with_live else []
     rows += example_section(width)
     if height <= 0:
         return []

@@ -1,17 +1,18 @@
 """Asking the planner for what is watched: the engine's model, GPUs and marks, as far as it tells them."""
 
-from infer_engine.planner import PlanError, parse_deployment
-from infer_engine.protocol import Fleet, Kv
+from infer_engine.planner import PlanError, model_named, parse_deployment
+from infer_engine.protocol import Kv
 
 from infer_console.planning.fields import GPU, MODEL
 from infer_console.planning.guess import guess_gpu, guess_model
+from infer_console.planning.live import live_figures
 from infer_console.state.picture import Picture
 from infer_console.view.planner_form import PlannerForm
 
 
 def take_over(form: PlannerForm, picture: Picture, replica: str | None) -> list[str]:
     """Fill in what is known; returns the names of the fields that are."""
-    known = {**_device(picture, replica), **_deployment(picture.fleet), **_marks(picture, replica)}
+    known = {**_device(picture, replica), **_deployment(picture, replica), **_marks(picture, replica)}
     for name, text in known.items():
         edited = form.field(name)
         edited.text, edited.fresh = text, True
@@ -19,17 +20,25 @@ def take_over(form: PlannerForm, picture: Picture, replica: str | None) -> list[
     return [form.field(name).param.label for name in known]
 
 
-def _deployment(fleet: Fleet | None) -> dict[str, str]:
+def _deployment(picture: Picture, replica: str | None) -> dict[str, str]:
+    fleet = picture.fleet
     if fleet is None:
         return {}
     try:
         if fleet.simulation is None:
-            model = guess_model(fleet.model)
-            return {MODEL: model} if model is not None else {}
+            size = live_figures(picture, replica).kv_bytes_per_token
+            model = guess_model(fleet.model, size)
+            return {MODEL: model, **_kv_type(model, size)} if model is not None else {}
         one = parse_deployment(fleet.simulation.deployment)
     except PlanError:
         return {}
     return {MODEL: one.model.name, GPU: one.gpu.name, "gpus": str(one.gpus)}
+
+
+def _kv_type(model: str, kv_bytes_per_token: int | None) -> dict[str, str]:
+    """Where K and V have another type than the 16 bits of a preset."""
+    times = (kv_bytes_per_token or 0) / model_named(model).kv_bytes_per_token
+    return {"kv": "fp32"} if times == 2 else {"kv": "fp8"} if times == 0.5 else {}
 
 
 def _device(picture: Picture, replica: str | None) -> dict[str, str]:

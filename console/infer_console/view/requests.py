@@ -127,12 +127,15 @@ def why_cell(row: RequestRow) -> Cell:
     """Why it waits and what it lacks; of one that runs, what was done to it."""
     parts: list[SafeText] = []
     if row.state == "waiting":
-        word = reason_word(row)
+        full = row.waiting_reason == "slots"
+        word = "slots full" if full else reason_word(row)
         behind = f" {safe_identifier(row.behind)}" if row.behind is not None else ""
         parts.append(safe(f"{word}{behind}"))
         if row.needs_blocks is not None and row.admissible_blocks is not None:
             short = row.needs_blocks - row.admissible_blocks
-            parts.append(safe(f"short {count(short)} blk" if short > 0 else "would fit"))
+            parts.append(
+                safe(f"short {count(short)} blk" if short > 0 else "KV fits" if full else "would fit")
+            )
     if row.preemptions:
         parts.append(safe(f"preempted {row.preemptions}×, {short_count(row.generated_tokens)} tok kept"))
     if row.moves:

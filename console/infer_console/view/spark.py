@@ -31,10 +31,11 @@ def fold(series: Series, cells: int, per_cell: int) -> list[float | None]:
     return [*[None] * (cells - len(folded)), *folded[-cells:]]
 
 
-def sparkline(values: list[float | None], top: float | None = None) -> SafeText:
-    """One bar per value. The scale starts at 0 and ends at ``top``, or at the largest value."""
+def sparkline(values: list[float | None], top: float | None = None, least_top: float = 0.0) -> SafeText:
+    """One bar per value. The scale starts at 0 and ends at ``top``, or at the largest value and not below
+    ``least_top``."""
     known = [value for value in values if value is not None and math.isfinite(value)]
-    most = top if top is not None else max(known, default=0.0)
+    most = top if top is not None else max(least_top, *known, 0.0)
     bars = [
         GAP
         if value is None or not math.isfinite(value)

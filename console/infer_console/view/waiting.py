@@ -76,12 +76,17 @@ def curl_words(picture: Picture) -> list[tuple[SafeText, Shown]]:
     ]
 
 
-def hint_rows(picture: Picture, width: int, height: int) -> list[Row]:
-    """What to do when no traffic was seen yet."""
+def hint_rows(picture: Picture, width: int, height: int, past: bool = False) -> list[Row]:
+    """What to do when no traffic was seen yet; of what is past, that there was none."""
+    if past:
+        line = Line(width).put(" no traffic yet", "strong").put(" at the moment that is shown", "dim")
+        return [line.row()][: max(0, height)]
     if is_watched(picture):
         return _watched_rows(picture, width, height)
-    hint = Line(width).put(" no traffic yet", "strong").put(": press ").put("I", "act")
-    rows = [hint.put(" to inject a chat profile, or send a request:").row()]
+    hint = Line(width).put(" no traffic yet", "strong").put(": ")
+    if not picture.read_only:
+        hint.put("press ").put("I", "act").put(" to inject a chat profile, or ")
+    rows = [hint.put("send a request:").row()]
     words = curl_words(picture)
     line = Line(width).put("   ")
     for index, (word, continued) in enumerate(words):
@@ -136,9 +141,9 @@ def waiting_section(picture: Picture, width: int, height: int) -> list[Row]:
     return [rule(width, "WAITING", count(waiting)), *_reason_rows(picture, width, height - 1)]
 
 
-def hint_section(picture: Picture, width: int, height: int) -> list[Row]:
+def hint_section(picture: Picture, width: int, height: int, past: bool = False) -> list[Row]:
     """In the place of the reasons where nothing was seen yet."""
-    return [rule(width, "TRAFFIC"), *hint_rows(picture, width, height - 1)][: max(0, height)]
+    return [rule(width, "TRAFFIC"), *hint_rows(picture, width, height - 1, past)][: max(0, height)]
 
 
 def _reason_rows(picture: Picture, width: int, height: int) -> list[Row]:

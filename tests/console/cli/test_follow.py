@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 from infer_console.cli import codes
-from infer_console.cli.act import follow
+from infer_console.cli.act import QUIET_S, Saying, follow
 from infer_engine.protocol import Operation, OperationPhase, Problem
 
 
@@ -56,3 +56,12 @@ async def test_a_deadline_that_passed_ends_the_waiting_and_not_the_operation(
 )
 def test_what_the_server_answers_is_an_exit_code(status: int, code: int) -> None:
     assert codes.of_problem(Problem(status=status, code="x", title="x")) == code
+
+
+def test_a_terminal_is_told_each_change_and_a_file_every_five_seconds_or_phase() -> None:
+    changing = [(f"{index} of 20 done", "running", 100.0 + index / 2) for index in range(20)]
+    at_once, seldom = Saying(0.0), Saying(QUIET_S)
+    assert sum(at_once.is_news(*each) for each in changing) == 20
+    assert [at for line, phase, at in changing if seldom.is_news(line, phase, at)] == [100.0, 105.0]
+    assert seldom.is_news("over", "succeeded", 109.6)
+    assert not seldom.is_news("over", "succeeded", 200.0)

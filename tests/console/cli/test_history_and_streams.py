@@ -1,8 +1,10 @@
 """What the panes show as JSON: the half hour, tokens as they come, and alarms with their causes."""
 
+import re
 from typing import Any
 
 import pytest
+from infer_console.cli.history import figure
 from infer_console.cli.look import with_alarms
 from infer_console.diagnosis.judge import Judge
 from infer_console.past.told_before import judged_before
@@ -22,6 +24,7 @@ def test_the_history_is_a_document_and_a_table(run: Run) -> None:
     table = run("history", "--replica", "r1")
     assert table.code == 0
     assert "ttft_p99" in table.out
+    assert re.search(r"^kv +<?[0-9]+ %", table.out, re.MULTILINE), table.out
     assert run("history", "--replica", "r9").code == 1
     assert run("history", "--last", "2h").code == 2
 
@@ -81,3 +84,21 @@ def test_alarms_of_the_status_have_their_causes() -> None:
     caused = [alarm for alarm in told.alarms if alarm.cause is not None]
     assert caused
     assert {alarm.cause for alarm in caused} <= {finding.rule for finding in told.findings}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("kv", 0.06242, "6 %"),
+        ("itl_p95", 0.1862, "186 ms"),
+        ("ttft_p99", 1.234, "1.2 s"),
+        ("queue_wait_p99", 0.0, "0 s"),
+        ("tokens_per_s", 61.3, "61 tok/s"),
+        ("waiting", 0.2, ".2"),
+        ("running", 12.0, "12"),
+        ("new_key", 0.12345, "0.1235"),
+        ("kv", None, "–"),
+    ],
+)
+def test_figures_have_their_units(key: str, value: float | None, shown: str) -> None:
+    assert figure(key, value) == shown

@@ -42,6 +42,8 @@ def test_for_a_person(plan: Run) -> None:
     marks = {line[:16].strip(): line.split()[-7:] for line in lines if "mark" in line}
     assert marks["65% batch mark"] == ["39", "102.2", "GB", "18.1", "ms", "55.3", "2,157", "–"][-7:]
     assert "488,281 tok" in result.out
+    unasked = plan("--model", "8b", "--gpu", "h100").out
+    assert unasked.splitlines()[0] == "8b@4×h100 (GPUs by default: --gpus), 8,000 tokens of context"
 
 
 def test_as_json(plan: Run) -> None:

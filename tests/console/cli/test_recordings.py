@@ -28,6 +28,9 @@ def test_what_cannot_be_replayed_is_said(run: Run, tmp_path: Path) -> None:
     wrong.write_bytes(b"no recording")
     assert "not Zstandard" in run("replay", str(wrong), "--json").err
     assert "cannot read" in run("replay", str(tmp_path / "none.icr"), "--json").err
+    no_terminal = run("replay", str(tmp_path / "none.icr"))
+    assert (no_terminal.code, "cannot read" in no_terminal.err) == (1, True)
+    assert "needs a terminal" in run("replay", str(RECORDING)).err
     assert run("replay", str(RECORDING), "--json", "--at", "yesterday").code == 2
     assert "not in the recording" in run("replay", str(RECORDING), "--json", "--at", "now-2h").err
 

@@ -1,5 +1,7 @@
 """Names as people and servers use them."""
 
+import re
+
 import pytest
 from infer_console.planning.guess import guess_gpu, guess_model
 from infer_console.planning.live import live_figures
@@ -79,3 +81,61 @@ def test_a_watched_server_beside_the_theory() -> None:
     assert "432,000 tok" in lines["KV pool"]
     assert "24" in lines["ITL p50"]
     assert not any("not the model" in each for each in rows)
+
+
+def small(device: str) -> Picture:
+    """``smollm2`` in 32 bits, with the KV of the 135M."""
+    row = Replica(
+        id="r0",
+        state="ready",
+        running=2,
+        kv=Kv(block_size=16, total=512, used=40, bytes_per_token=46_080),
+        tokens_per_s=61.0,
+        itl_s=Percentiles(p50=0.03),
+        device=device,
+    )
+    return Picture(
+        at=0.0,
+        link=Link(url="unix:///s", state="live"),
+        fleet=Fleet(name="a", model="smollm2"),
+        totals=Totals(replicas=1, ready=1, running=2, tokens_per_s=61.0, itl_s=Percentiles(p50=0.03)),
+        replicas={"r0": ReplicaPicture(status=row)},
+    )
+
+
+def planned(picture: Picture, form: PlannerForm, size: Size) -> str:
+    return "\n".join(plain(each) for each in planner_screen(picture, Look(), form, size, 0.0))
+
+
+def test_a_familys_name_is_the_model_whose_kv_fits_and_its_kv_type_is_taken() -> None:
+    form = PlannerForm()
+    take_over(form, small("cpu"), None)
+    assert (form.field("model").text, form.field("kv").text) == ("smollm2-135m-instruct", "fp32")
+    assert guess_model("smollm2", 1) is None
+
+
+def test_theory_of_another_model_or_other_hardware_is_not_compared() -> None:
+    form = PlannerForm()
+    size = Size(200, 50)
+    assert "not the model or KV type asked for" in planned(small("cpu"), form, size)
+    take_over(form, small("cpu"), None)
+    unknown = planned(small("cpu"), form, size)
+    assert "△ not of this hardware" in unknown
+    shown = next(row for row in unknown.splitlines() if row.startswith(" tokens/s"))
+    assert shown[:44].split() == ["tokens/s", "61", "–"]
+    assert "not of this hardware" not in planned(small("NVIDIA H100"), form, size)
+    form.focus = [field.param.name for field in form.fields].index("gpu")
+    form.step(1)
+    assert "not of this hardware" not in planned(small("cpu"), form, size)
+    assert "it runs on h100" in planned(small("NVIDIA H100"), form, size)
+
+
+@pytest.mark.parametrize("size", [Size(120, 36), Size(80, 24)])
+def test_numbers_of_a_small_model_are_whole_and_apart(size: Size) -> None:
+    form = PlannerForm()
+    take_over(form, small("cpu"), None)
+    for scrolled in range(0, 60, 8):
+        form.scrolled = scrolled
+        for row in planned(small("cpu"), form, size).splitlines():
+            assert not re.search(r"\d[.,]?\s?…", row), row
+            assert not re.search(r"tok\d", row), row

@@ -38,8 +38,14 @@ class PlannerScreen(ConsoleScreen):
         self.form = PlannerForm()
         #: One file is read at a time, on a thread that may hang on a dead disk and nothing else with it.
         self._reading: str | None = None
+        #: What is watched was asked for already: it is by itself once, before anything else was.
+        self._taken = False
 
     def draw(self, picture: Picture, size: Size, now: float) -> list[Row]:
+        if not self._taken and picture.fleet is not None:
+            self._taken = True
+            if not self.form.edited:
+                take_over(self.form, picture, self.console.look.replica)
         return planner_screen(picture, self.console.look, self.form, size, now, self.console.notice)
 
     def target_replica(self) -> str | None:
