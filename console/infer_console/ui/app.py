@@ -49,6 +49,7 @@ from infer_console.ui.screens.replica import ReplicaScreen
 from infer_console.ui.screens.requests import RequestsScreen
 from infer_console.ui.screens.streams import StreamsScreen
 from infer_console.ui.screens.traffic import TrafficScreen
+from infer_console.ui.terminal_size import follow_size
 from infer_console.ui.themes import Theme
 from infer_console.ui.theming import Theming
 from infer_console.ui.time_travel import TimeTravel
@@ -420,6 +421,7 @@ class ConsoleApp(App[int]):
         self.say(f"fleet: {name}")
 
     def _heartbeat(self) -> None:
+        follow_size(self)
         self.theming.follow()
         self.calling.attend()
         self.pacer.beat()
