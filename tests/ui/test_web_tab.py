@@ -116,9 +116,23 @@ async def redraw(page: Page) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
+#: What else this process has started: the servers of other tests.
+_others: set[int] = set()
+
+
+@pytest.fixture(autouse=True)
+def look_around() -> None:
+    _others.clear()
+    _others.update(children(os.getpid()))
+
+
+def new_children() -> list[int]:
+    return [pid for pid in children(os.getpid()) if pid not in _others]
+
+
 async def until_consoles(count: int) -> list[int]:
     async with asyncio.timeout(WAIT_S):
-        while len(found := children(os.getpid())) != count:  # noqa: ASYNC110 - /proc has no event for it
+        while len(found := new_children()) != count:  # noqa: ASYNC110 - /proc has no event for it
             await asyncio.sleep(0.05)
     return found
 
