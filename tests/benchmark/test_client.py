@@ -85,6 +85,18 @@ def test_static_batches_keep_the_order_and_padding_makes_all_as_long_as_the_long
         assert [ask.prompt for ask in padded] == [ask.prompt for ask in batch]
 
 
+async def interfered_in_time(client: Client, setup: Setup) -> tuple[float, float]:
+    """A tiny model's streams can be over before a busy machine has sent the long prompt: that is told, and
+    then they are asked for again."""
+    for repeat in range(10):
+        try:
+            return await interfered(client, setup, repeat)
+        except BenchError as error:
+            if "a stream ended" not in str(error):
+                raise
+    raise AssertionError("the streams were over each time")
+
+
 async def test_a_real_server_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     # A tiny model is done with the usual ones before a busy machine has sent the long prompt.
     monkeypatch.setattr(long_prompt, "STREAM_OUTPUT_TOKENS", 1_800)
@@ -102,7 +114,7 @@ async def test_a_real_server_is_measured(monkeypatch: pytest.MonkeyPatch) -> Non
         assert {each.subject for each in results} == {"ours"}
         assert len(said) == 2
         async with Client(server.gateway_url, model) as client:
-            worst_s, ttft_s = await interfered(client, setup, 0)
+            worst_s, ttft_s = await interfered_in_time(client, setup)
             assert worst_s > 0
             assert ttft_s > 0
             with pytest.raises(BenchError, match="answered 400"):
