@@ -6,6 +6,7 @@ from infer_engine.benchmark.batching import decode_rate
 from infer_engine.benchmark.client import Answer, Client, Load, check, read_line
 from infer_engine.benchmark.errors import BenchError
 from infer_engine.benchmark.long_prompt import interfered
+from infer_engine.benchmark.results import Result
 from infer_engine.benchmark.served import ALONE, USEFUL, measure_client
 from infer_engine.benchmark.setup import Setup
 from infer_engine.benchmark.stragglers import asks_of, batches_of
@@ -97,6 +98,17 @@ async def interfered_in_time(client: Client, setup: Setup) -> tuple[float, float
     raise AssertionError("the streams were over each time")
 
 
+async def measured_in_time(url: str, model: str, setup: Setup) -> list[Result]:
+    """A busy machine can read all of a tiny model's short answers in one frame each: no gap is in any."""
+    for _ in range(10):
+        try:
+            return await measure_client(Client(url, model), setup, "ours")
+        except ValueError as error:
+            if "a percentile of nothing" not in str(error):
+                raise
+    raise AssertionError("no answer came in several frames")
+
+
 async def test_a_real_server_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     # A tiny model is done with the usual ones before a busy machine has sent the long prompt.
     monkeypatch.setattr(long_prompt, "STREAM_OUTPUT_TOKENS", 1_800)
@@ -107,12 +119,12 @@ async def test_a_real_server_is_measured(monkeypatch: pytest.MonkeyPatch) -> Non
         with server.gateway() as gateway:
             model = gateway.get("/v1/models").json()["data"][0]["id"]
         setup = Setup(repeats=2, shrink=16, vocabulary=256, say=said.append)
-        results = await measure_client(Client(server.gateway_url, model), setup, "ours")
+        results = await measured_in_time(server.gateway_url, model, setup)
         by_name = {each.measure: each for each in results}
         assert len(by_name[USEFUL].samples) == len(by_name[ALONE].samples) == 2
         assert all(each.value is not None and each.value > 0 for each in results)
         assert {each.subject for each in results} == {"ours"}
-        assert len(said) == 2
+        assert len(said) >= 2
         async with Client(server.gateway_url, model) as client:
             worst_s, ttft_s = await interfered_in_time(client, setup)
             assert worst_s > 0
