@@ -26,7 +26,7 @@ run: $(STAMP)
 	@$(BIN)/infer-console
 
 test: $(STAMP) model check
-	$(BIN)/python tests/whole.py --durations=15
+	$(BIN)/python -m pytest -q --durations=15
 
 check: $(STAMP)
 	$(BIN)/ruff check .

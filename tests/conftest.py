@@ -7,8 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 # The hooks of tests that run apart.
@@ -35,10 +33,3 @@ if "NUMBA_CACHE_DIR" not in os.environ:
     from infer_engine.model.store import cache_dir
 
     os.environ["NUMBA_CACHE_DIR"] = str(cache_dir() / "kernels")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What failed is told to the one who runs the whole (``whole.py``)."""
-    if told := os.environ.get("INFER_TESTS_FAILED"):
-        failed = [*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())]
-        Path(told).write_text("".join(f"{report.nodeid}\n" for report in failed), encoding="utf-8")

@@ -120,8 +120,6 @@ _now = Told()
 def pytest_configure() -> None:
     global _tell
     _tell = os.environ.pop(TOLD, None)
-    if _tell is not None:
-        os.environ.pop("INFER_TESTS_FAILED", None)  # the run itself tells what failed
     if LIFELINE in os.environ:
         lifeline = int(os.environ.pop(LIFELINE))
         threading.Thread(target=_end_with_the_run, args=(lifeline,), name="lifeline", daemon=True).start()
