@@ -132,7 +132,11 @@ def test_serve_becomes_the_engine_server_and_ends_with_its_signal() -> None:
     ("option", "value", "says"),
     [
         ("--replicas", "-1", "--replicas: '-1' was given: Expected `int` >= 0"),
-        ("--replicas", "0", "replicas is 0, which is for a server that others join: join_listen"),
+        (
+            "--replicas",
+            "0",
+            "replicas is 0, which is for a server that others join: join_listen is not given",
+        ),
         ("--max-running", "many", "--max-running: 'many' was given: Expected `int`"),
         ("--device", "tpu", "--device: 'tpu' was given: Invalid enum value"),
         ("--preempt-mode", "never", "--preempt-mode: 'never' was given: Invalid enum value"),
