@@ -5,12 +5,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from infer_console.cli import main
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "bench"))
 
-from support.cli import Result, Run  # noqa: E402 - bench comes first
+from support.cli import Run, runner  # noqa: E402 - bench comes first
 from support.peer import Peer, starting  # noqa: E402
 
 
@@ -47,11 +46,4 @@ def console() -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> Result:
-        try:
-            code = main(words)
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        return Result(code, *capsys.readouterr())
-
-    return run
+    return runner(capsys)

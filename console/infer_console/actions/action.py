@@ -117,6 +117,11 @@ class Action:
         )
 
 
+def every_replica(picture: Picture, target: str | None, _values: Values) -> str:
+    """All replicas at once want their number typed."""
+    return str(len(picture.replicas)) if target is None and len(picture.replicas) > 1 else ""
+
+
 def read_only_words(picture: Picture) -> str:
     if "watched" in picture.capabilities:
         return "this server can only be watched"

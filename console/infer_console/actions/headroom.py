@@ -4,7 +4,16 @@ from typing import cast
 
 from infer_engine.protocol import Command, Kv, SetHeadroom, Tier
 
-from infer_console.actions.action import REASON, REVERT_AFTER, Action, Undo, Verdict, number, text
+from infer_console.actions.action import (
+    REASON,
+    REVERT_AFTER,
+    Action,
+    Undo,
+    Verdict,
+    every_replica,
+    number,
+    text,
+)
 from infer_console.actions.params import Amount, Param, Values, show_duration
 from infer_console.state.picture import Picture, ReplicaPicture
 
@@ -118,11 +127,6 @@ def _undo(picture: Picture, target: str | None, values: Values) -> Undo | None:
     return Undo("headroom", target, {"headroom": f"{kv.total - mark}b", "tier": text(values, "tier")})
 
 
-def _count(picture: Picture, target: str | None, _values: Values) -> str:
-    """All replicas at once want their number typed."""
-    return str(len(picture.replicas)) if target is None and len(picture.replicas) > 1 else ""
-
-
 HEADROOM = Action(
     key="H",
     name="headroom",
@@ -149,6 +153,6 @@ HEADROOM = Action(
     unchanged=_unchanged,
     verify=_verify,
     undo=_undo,
-    count=_count,
+    count=every_replica,
     asks=True,
 )

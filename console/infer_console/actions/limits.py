@@ -2,7 +2,17 @@
 
 from infer_engine.protocol import ChangeLimits, Command
 
-from infer_console.actions.action import REASON, REVERT_AFTER, Action, Undo, Verdict, number, text, whole
+from infer_console.actions.action import (
+    REASON,
+    REVERT_AFTER,
+    Action,
+    Undo,
+    Verdict,
+    every_replica,
+    number,
+    text,
+    whole,
+)
 from infer_console.actions.params import Param, Values, show_duration
 from infer_console.state.picture import Picture
 
@@ -107,11 +117,6 @@ def _undo(picture: Picture, target: str | None, values: Values) -> Undo | None:
     return Undo("limits", target, {name: str(old[name]) for name in given})
 
 
-def _count(picture: Picture, target: str | None, _values: Values) -> str:
-    """All replicas at once want their number typed."""
-    return str(len(picture.replicas)) if target is None and len(picture.replicas) > 1 else ""
-
-
 LIMITS = Action(
     key="L",
     name="limits",
@@ -144,6 +149,6 @@ LIMITS = Action(
     unasked=NOTHING,
     verify=_verify,
     undo=_undo,
-    count=_count,
+    count=every_replica,
     asks=True,
 )

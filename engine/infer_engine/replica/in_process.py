@@ -3,6 +3,7 @@ are."""
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -12,6 +13,9 @@ from infer_engine.replica.server_link import OnMessage
 from infer_engine.replica.socket_reader import Sent
 
 log = logging.getLogger(__name__)
+
+#: Exit codes: of a life that was killed, as of a process, and of one that failed.
+KILLED, FAILED = -9, 1
 
 
 class Inmate(Protocol):
@@ -23,6 +27,35 @@ class Inmate(Protocol):
     def hear(self, message: ToReplica) -> bool:
         """False when it has not read for long."""
         ...
+
+
+class Life(ABC):
+    """What the fleet sees of a life in this process: it has no process that could lack memory."""
+
+    @abstractmethod
+    async def wait(self) -> int: ...
+
+    @abstractmethod
+    def _end(self, code: int) -> None: ...
+
+    def hang_up(self) -> None:
+        self._end(KILLED)
+
+    def kill(self) -> None:
+        self._end(KILLED)
+
+    async def stop(self) -> int | None:
+        self._end(0)
+        return await self.wait()
+
+    def cpu_s(self) -> float | None:
+        return None
+
+    def cause(self) -> str | None:
+        return None
+
+    def oom_killed(self) -> bool | None:
+        return False
 
 
 R = TypeVar("R", bound=Inmate)

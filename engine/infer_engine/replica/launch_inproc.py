@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infer_engine.core.limits import LimitsError
-from infer_engine.replica.in_process import InProcess
+from infer_engine.replica.in_process import FAILED, InProcess, Life
 from infer_engine.replica.messages import Failed, FromReplica, ReplicaConfig, Started, ToReplica
 from infer_engine.replica.step_loop import StepLoop
 from infer_engine.replica.virtual_clock import Cancellable, Clock
@@ -22,10 +22,6 @@ from infer_engine.replica.worker import make_scheduler, ready
 from infer_engine.runner.runner import Runner
 
 log = logging.getLogger(__name__)
-
-#: Exit code of a replica that was killed, as of a process.
-KILLED = -9
-FAILED = 1
 
 #: Makes the runner of a replica; ``advance`` moves the replica's own clock.
 MakeRunner = Callable[[ReplicaConfig, Callable[[float], None]], Runner]
@@ -72,7 +68,7 @@ class InprocReplicas(InProcess["InprocReplica"]):
         raise KeyError(replica)
 
 
-class InprocReplica:
+class InprocReplica(Life):
     """One life of a replica, and the link of its step loop."""
 
     def __init__(self, replicas: InprocReplicas, config: ReplicaConfig) -> None:
@@ -100,27 +96,8 @@ class InprocReplica:
     async def wait(self) -> int:
         return await asyncio.shield(self._ended)
 
-    def hang_up(self) -> None:
-        self._end(KILLED)
-
-    def kill(self) -> None:
-        self._end(KILLED)
-
-    async def stop(self) -> int | None:
-        self._end(0)
-        return await self.wait()
-
     def log_tail(self) -> str:
         return "(a simulated replica writes to the server's log)"
-
-    def cpu_s(self) -> float | None:
-        return None
-
-    def oom_killed(self) -> bool | None:
-        return False
-
-    def cause(self) -> str | None:
-        return None
 
     # --- from start to end ---------------------------------------------------------------------------------
 

@@ -2,8 +2,7 @@ import threading
 from collections.abc import Generator
 
 import pytest
-from infer_console.cli import main
-from support.cli import Result, Run
+from support.cli import Run, runner
 from support.server import EngineServer
 
 
@@ -11,14 +10,7 @@ from support.server import EngineServer
 def run(engine: EngineServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("INFER_CONSOLE_CONNECT", engine.control_url)
 
-    def run(*words: str) -> Result:
-        try:
-            code = main(words)
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        return Result(code, *capsys.readouterr())
-
-    return run
+    return runner(capsys)
 
 
 @pytest.fixture

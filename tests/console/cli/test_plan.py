@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from infer_console.cli import main
-from support.cli import Result, Run
+from support.cli import Run, runner
 
 CONFIG = {
     "model_type": "llama",
@@ -23,14 +22,7 @@ CONFIG = {
 def plan(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.delenv("INFER_CONSOLE_CONNECT", raising=False)
 
-    def run(*words: str) -> Result:
-        try:
-            code = main(("plan", *words))
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        return Result(code, *capsys.readouterr())
-
-    return run
+    return runner(capsys, "plan")
 
 
 def test_for_a_person(plan: Run) -> None:

@@ -17,7 +17,7 @@ from infer_engine.core.reported_pool import ReportedPool
 from infer_engine.core.request import Request
 from infer_engine.foreign.reading import Reading
 from infer_engine.model.tokenizer import Tokenizer
-from infer_engine.replica.in_process import InProcess
+from infer_engine.replica.in_process import FAILED, KILLED, InProcess, Life
 from infer_engine.replica.limits_at_start import starting_limits
 from infer_engine.replica.messages import (
     Failed,
@@ -40,7 +40,6 @@ from infer_engine.runner.step_output import StepOutput
 
 log = logging.getLogger(__name__)
 
-KILLED, FAILED = -9, 1
 #: How often the server is looked at, and the pause after a look that found nobody while none is there yet:
 #: first so long, then twice as long, up to.
 LOOK_S = 1.0
@@ -81,7 +80,7 @@ class _Elsewhere:
         """There is nothing to close."""
 
 
-class UpstreamReplica:
+class UpstreamReplica(Life):
     """What a launcher hands out, and the link of its loop."""
 
     def __init__(
@@ -124,27 +123,8 @@ class UpstreamReplica:
         await asyncio.wait({self._task})
         return KILLED if self._code is None else self._code
 
-    def hang_up(self) -> None:
-        self._end(KILLED)
-
-    def kill(self) -> None:
-        self._end(KILLED)
-
-    async def stop(self) -> int | None:
-        self._end(0)
-        return await self.wait()
-
     def log_tail(self) -> str:
         return "\n".join(self._tail) or "(it is a server that others started: its log is theirs)"
-
-    def cpu_s(self) -> float | None:
-        return None
-
-    def cause(self) -> str | None:
-        return None
-
-    def oom_killed(self) -> bool | None:
-        return False
 
     # --- the way to and from the fleet ---------------------------------------------------------------------
 

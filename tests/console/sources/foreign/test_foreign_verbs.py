@@ -3,21 +3,14 @@
 from pathlib import Path
 
 import pytest
-from infer_console.cli import codes, main
-from support.cli import Result, Run
+from infer_console.cli import codes
+from support.cli import Run, runner
 from support.foreign_server import foreign_server, llamacpp_pages, vllm_pages
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> Result:
-        try:
-            code = main(words)
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        return Result(code, *capsys.readouterr())
-
-    return run
+    return runner(capsys)
 
 
 def test_status_and_replicas(run: Run) -> None:
