@@ -72,10 +72,11 @@ class Watcher:
                 file.write(msgspec.json.encode(self._held(now_s - began_s)) + b"\n")
 
     def _search(self) -> None:
+        """What was found once stays: objects that the console has frozen are not among those told."""
         found = gc.get_objects()
-        self._objects = len(found)
-        self._loops = _of_type(found, asyncio.SelectorEventLoop)
-        self._collectors = _of_type(found, Collector)
+        self._objects = len(found) + gc.get_freeze_count()
+        self._loops = _with(self._loops, _of_type(found, asyncio.SelectorEventLoop))
+        self._collectors = _with(self._collectors, _of_type(found, Collector))
 
     def _held(self, at_s: float) -> Held:
         process = footprint(os.getpid())
@@ -105,6 +106,10 @@ def _numbered(seqs: list[int]) -> dict[str, int]:
 def _of_type(found: list[object], kind: type[T]) -> list[T]:
     """By their own type: asking objects of all sorts what they are may run their code."""
     return [each for each in found if type(each) is kind]
+
+
+def _with(known: list[T], found: list[T]) -> list[T]:
+    return known + [each for each in found if all(each is not one for one in known)]
 
 
 def read(file: Path) -> list[Held]:
