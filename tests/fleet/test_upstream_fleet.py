@@ -503,3 +503,22 @@ def test_a_key_is_not_sent_where_others_read_it(tokenizer: Tokenizer) -> None:
     own = Upstream(url="vllm+http://elsewhere:8000", token_env="MISSING")
     with pytest.raises(UpstreamError, match="MISSING is not set"):
         upstream_fleet(ServerSettings(upstreams=(own,)), tokenizer, CONTEXT, environment={})
+
+
+async def test_who_would_wait_inside_a_server_waits_before_it(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    server = fake(tokenizer, "vllm", free_tokens=1, batch=2)
+    server.gate.clear()
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        first = [fleet.submit(spec(max_tokens=4)) for _ in range(5)]
+        await until(lambda: fleet.replica("r0").max_running == 2, "what it runs at once is seen")
+        later = [fleet.submit(spec(max_tokens=4)) for _ in range(3)]
+        await until(
+            lambda: fleet.replica("r0").waiting_reasons.get("slots") == 3, "those that came later wait here"
+        )
+        assert len(server.generated()) == 5
+        assert fleet.replica("r0").limits["max_running"] > 2
+        server.gate.set()
+        for each in (*first, *later):
+            await finished(each)
+            assert (each.finish_reason, each.error) == ("length", None)

@@ -55,6 +55,9 @@ class FakeUpstream:
     answering: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     running: int = 0
+    #: So many run at once, which it does not tell; others wait inside it.
+    batch: int | None = None
+    waiting: int = 0
     closed_by_client: int = 0
     counted: int = 0
     kv_used_ratio: float | None = None
@@ -157,7 +160,7 @@ class FakeUpstream:
             )
         return (
             f'vllm:num_requests_running{{engine="0"}} {self.running}\n'
-            'vllm:num_requests_waiting{engine="0"} 0\n'
+            f'vllm:num_requests_waiting{{engine="0"}} {self.waiting}\n'
             f'vllm:kv_cache_usage_perc{{engine="0"}} {self.kv_used_ratio or 0.0}\n'
             f'vllm:cache_config_info{{engine="0",block_size="16",num_gpu_blocks="{self.kv_blocks}"}} 1\n'
             f'vllm:generation_tokens_total{{engine="0"}} {self.counted}\n'
@@ -181,8 +184,9 @@ class FakeUpstream:
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n"
             b"transfer-encoding: chunked\r\n\r\n"
         )
-        self.running += 1
         gone = asyncio.create_task(_until_gone(reader))
+        await self._wait_inside(gone)
+        self.running += 1
         try:
             tokens = list(prompt)
             for number in range(1, most + 1):
@@ -204,6 +208,12 @@ class FakeUpstream:
             self.running = max(0, self.running - 1)
             gone.cancel()
             await asyncio.wait({gone})
+
+    async def _wait_inside(self, gone: asyncio.Task[None]) -> None:
+        self.waiting += 1
+        while self.batch is not None and self.running >= self.batch and not gone.done():
+            await asyncio.sleep(0.005)
+        self.waiting -= 1
 
     def _event(self, made: list[int], most: int) -> Any:
         if self.kind == "llamacpp":

@@ -28,6 +28,18 @@ class Dispatcher(Scheduler):
         self._books = pool
         #: The server takes nothing just now, by its own word or for want of one.
         self.held_back = False
+        #: So many run at once there, as it shows; None: as many as ``limits`` allow.
+        self.slots: int | None = None
+
+    @property
+    def in_force(self) -> Limits:
+        if self.slots is None or self.slots >= self.limits.max_running:
+            return self.limits
+        return self.limits.changed(max_running=self.slots)
+
+    def decoding(self) -> int:
+        """Those that run there for certain: a token has come of each."""
+        return sum(not each.is_prefilling for each in self.running.values())
 
     def fork(self, parent_id: str, child: Request, now_s: float) -> None:
         """A request like any other: what two of them share there is the server's affair."""
@@ -66,7 +78,7 @@ class Dispatcher(Scheduler):
         if not self.waiting:
             return
         if not plan.preempted:
-            room = BatchPlan(self._batch, self.limits, plan, now_s, self._exhaust)
+            room = BatchPlan(self._batch, self.in_force, plan, now_s, self._exhaust)
             plan.yielded = room.yield_to(self.admission)
             self.counters.yields += plan.yielded
         if len(plan.preempted) > plan.yielded:

@@ -209,6 +209,11 @@ class Scheduler:
         self.waiting.long_tokens = new.long_prefill_tokens
         return old, new
 
+    @property
+    def in_force(self) -> Limits:
+        """What admission goes by just now."""
+        return self.limits
+
     # --- a step --------------------------------------------------------------------------------------------
 
     def step(self, now_s: float) -> Plan:
@@ -265,7 +270,7 @@ class Scheduler:
 
     def _plan_admitted(self, plan: Plan, tokens_left: int, now_s: float, tiers: tuple[Tier, ...]) -> int:
         """Who joins, and what they compute; returns the budget that is left."""
-        round_ = self.admission.admit(self.limits, tokens_left, tiers)
+        round_ = self.admission.admit(self.in_force, tokens_left, tiers)
         plan.copies += round_.copies
         plan.swap_in += round_.swap_in
         for request, count in round_.admitted:

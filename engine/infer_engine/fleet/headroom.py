@@ -147,7 +147,9 @@ def _would_admit(move: Move, tier: Tier) -> int:
     if observation is None or move.new_limit <= move.old_limit:
         return 0
     room = min(observation.kv_free + observation.kv_cached, move.new_limit - observation.kv_used)
-    slots = observation.max_running - sum(row.state == "running" for row in observation.rows)
+    slots = (observation.slots or observation.max_running) - sum(
+        row.state == "running" for row in observation.rows
+    )
     admits = 0
     for row in observation.rows:
         if row.state != "waiting" or row.waiting_reason not in ("headroom", "behind"):

@@ -67,7 +67,7 @@ class Loads:
             replica=handle.id,
             running=len(requests) - len(waiting),
             waiting=len(waiting),
-            slots=handle.limits["max_running"],
+            slots=handle.slots or handle.limits["max_running"],
             queued_prefill_tokens=sum(request.queued_prefill_tokens() for request in requests),
             token_budget=handle.limits["token_budget"],
             kv_used_blocks=handle.kv_used or 0,

@@ -101,7 +101,7 @@ class OutlookDesk:
                 "interactive": limits["admit_limit"],
                 "batch": min(limits["admit_limit"], limits["batch_limit"]),
             },
-            slots=limits["max_running"],
+            slots=handle.slots or limits["max_running"],
             token_budget=limits["token_budget"],
             long_tokens=limits["long_prefill_tokens"],
             max_long_prefills=limits["max_long_prefills"],

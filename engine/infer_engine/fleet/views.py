@@ -157,7 +157,7 @@ class Views:
             # That of a server of somebody else is not told.
             pid=None if self.settings.upstreams else handle.pid,
             preemptions_by_mode=dict(measures.preemptions_by_mode),
-            max_running=limits.get("max_running"),
+            max_running=handle.slots,
             limits=limits,
             waiting_reasons=observation.waiting_reasons if observation else {},
             step=None if foreign else _makeup(report, limits),

@@ -109,6 +109,7 @@ class Replica(Struct, frozen=True, kw_only=True):
     # beyond the first contract
     incarnation: int = 0
     pid: int | None = None
+    #: Most that run at once: the limit, or fewer where a server of others has shown that it takes no more.
     max_running: int | None = None
     waiting_reasons: dict[str, int] = {}
     step: StepMakeup | None = None

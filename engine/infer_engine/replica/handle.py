@@ -242,6 +242,13 @@ class ReplicaHandle:
         self.tell(SetAdmission(open=admit))
 
     @property
+    def slots(self) -> int | None:
+        """So many run at once, as far as is known; None before it is ready."""
+        most = self.limits.get("max_running")
+        shown = None if self.observation is None else self.observation.slots
+        return most if most is None or shown is None else min(most, shown)
+
+    @property
     def expected_limits(self) -> dict[str, int]:
         """Its limits by name: the present ones, or those that it will have when it has loaded again."""
         wanted = {name: value for name, value in self.wanted_limits.items() if isinstance(value, int)}

@@ -266,6 +266,8 @@ class Observation(Struct, frozen=True, kw_only=True, tag="observation"):
     blocks: BlockMap | None = None
     #: All that wait, those without a row included; None: they all have one.
     waiting: Count | None = None
+    #: So many run at once: fewer than ``max_running`` where a server of others takes no more.
+    slots: AtLeastOne | None = None
     #: All of ``core.Limits`` that are numbers, by name, and the tenants'.
     limits: dict[str, Count] = {}
     tenant_default: TenantLimits = TenantLimits()

@@ -29,6 +29,9 @@ class Books:
         self._started_at = reading.started_at
         self._model = reading.model
         self.max_running: int | None = None
+        #: Requests there, everybody's.
+        self.running: int | None = None
+        self.waiting: int | None = None
         self.kv_total_tokens: int | None = None
         self.kv_used_tokens: int | None = None
         self.kv_cached_tokens: int | None = None
@@ -37,6 +40,8 @@ class Books:
     def take(self, reading: Reading) -> Look:
         engines = reading.engines
         self.max_running = _sum(engines, lambda engine: engine.max_running)
+        self.running = _sum(engines, lambda engine: engine.running)
+        self.waiting = _sum(engines, lambda engine: engine.waiting)
         self.kv_total_tokens = _sum(engines, _in_tokens("total"))
         self.kv_used_tokens = _sum(engines, _in_tokens("used"))
         self.kv_cached_tokens = _sum(engines, _in_tokens("cached"))

@@ -15,6 +15,7 @@ from infer_engine.core.limits import LimitsError
 from infer_engine.core.plan import Plan
 from infer_engine.core.reported_pool import ReportedPool
 from infer_engine.core.request import Request
+from infer_engine.core.shown_slots import ShownSlots
 from infer_engine.foreign.reading import Reading
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.replica.in_process import FAILED, KILLED, InProcess, Life
@@ -111,6 +112,7 @@ class UpstreamReplica(Life):
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._code: int | None = None
         self._looked_s = clock()
+        self._slots = ShownSlots()
         self._probe = Probe(target.address, target.token, tokenizer)
         self._http: httpx2.AsyncClient | None = None
         #: Streams that have not let go of their connection.
@@ -386,8 +388,18 @@ class UpstreamReplica(Life):
             self._die("it was restarted: its counters began anew")
             return False
         self._report(books)
+        self._learn_slots(books, loop, now_s)
         loop.cleared(moved=look.moved, asleep=look.asleep)
         return True
+
+    def _learn_slots(self, books: Books, loop: UpstreamLoop, now_s: float) -> None:
+        loop.dispatcher.slots = self._slots.look(
+            running=books.running,
+            waiting=books.waiting,
+            in_flight=loop.streams,
+            decoding=loop.dispatcher.decoding(),
+            now_s=now_s,
+        )
 
     def _silent_s(self) -> float:
         return self._clock() - max(self._looked_s, self._loop.heard_s if self._loop else 0.0)
