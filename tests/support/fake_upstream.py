@@ -68,6 +68,7 @@ class FakeUpstream:
     def __post_init__(self) -> None:
         self.gate.set()
         self.answering.set()
+        self._seats = asyncio.Semaphore(1_000 if self.batch is None else self.batch)
 
     @property
     def url(self) -> str:
@@ -185,7 +186,9 @@ class FakeUpstream:
             b"transfer-encoding: chunked\r\n\r\n"
         )
         gone = asyncio.create_task(_until_gone(reader))
-        await self._wait_inside(gone)
+        self.waiting += 1
+        await self._seats.acquire()
+        self.waiting -= 1
         self.running += 1
         try:
             tokens = list(prompt)
@@ -206,14 +209,9 @@ class FakeUpstream:
             await writer.drain()
         finally:
             self.running = max(0, self.running - 1)
+            self._seats.release()
             gone.cancel()
             await asyncio.wait({gone})
-
-    async def _wait_inside(self, gone: asyncio.Task[None]) -> None:
-        self.waiting += 1
-        while self.batch is not None and self.running >= self.batch and not gone.done():
-            await asyncio.sleep(0.005)
-        self.waiting -= 1
 
     def _event(self, made: list[int], most: int) -> Any:
         if self.kind == "llamacpp":
