@@ -96,6 +96,7 @@ class Terminal:
             start_new_session=True,
         )
         self._leader = leader
+        self._open = [leader, follower]
         #: How long an answer takes, and how many there were.
         self.answer_delay_s = 0.0
         self.answered = 0
@@ -216,14 +217,18 @@ class Terminal:
     def tty_now(self) -> list[object]:
         return termios.tcgetattr(self._follower)
 
+    def hang_up(self) -> None:
+        """The other end is closed. No signal says so: it is nobody's controlling terminal."""
+        self._stop.set()
+        self._reader.join(60)
+        while self._open:
+            os.close(self._open.pop())
+
     def close(self) -> None:
         if self.process.poll() is None:
             os.killpg(self.pid, signal.SIGKILL)
             self.process.wait(60)
-        self._stop.set()
-        self._reader.join(60)
-        os.close(self._leader)
-        os.close(self._follower)
+        self.hang_up()
 
     def __enter__(self) -> "Terminal":
         return self

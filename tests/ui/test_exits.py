@@ -89,6 +89,14 @@ def test_modes_are_as_they_were(how: str, status: int) -> None:
             assert_plain_traceback(after.decode())
 
 
+def test_a_terminal_that_is_gone_ends_it_without_a_signal() -> None:
+    argv = [sys.executable, "-m", "support.demo", "incident"]
+    with Terminal(argv, columns=120, rows=36, env={"PYTHONPATH": PYTHONPATH}, cwd=TESTS) as terminal:
+        terminal.wait_for("RUN 186")
+        terminal.hang_up()
+        assert terminal.process.wait(60) == 128 + signal.SIGHUP
+
+
 def assert_plain_traceback(after: str) -> None:
     """The error is told, and neither does its text act nor are the values of locals in it."""
     assert "ValueError: ␛]52;c;eA==␇ and <202E> bidi" in after.replace("\r\n", "")

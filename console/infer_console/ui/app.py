@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import time
 import traceback
 from typing import TYPE_CHECKING
@@ -49,7 +50,7 @@ from infer_console.ui.screens.replica import ReplicaScreen
 from infer_console.ui.screens.requests import RequestsScreen
 from infer_console.ui.screens.streams import StreamsScreen
 from infer_console.ui.screens.traffic import TrafficScreen
-from infer_console.ui.terminal_size import follow_size
+from infer_console.ui.terminal_watch import follow_size, is_gone
 from infer_console.ui.themes import Theme
 from infer_console.ui.theming import Theming
 from infer_console.ui.time_travel import TimeTravel
@@ -421,6 +422,9 @@ class ConsoleApp(App[int]):
         self.say(f"fleet: {name}")
 
     def _heartbeat(self) -> None:
+        if is_gone(self):
+            self._signalled(128 + signal.SIGHUP)
+            return
         follow_size(self)
         self.theming.follow()
         self.calling.attend()
