@@ -129,7 +129,7 @@ def test_slots_are_the_roster_of_the_replica_that_is_looked_at() -> None:
         assert not picture.replicas["e0"].rows
         collector.set_interest(["e0"])
         picture = eventually(lambda: collector.picture if collector.picture.replicas["e0"].rows else None)
-        assert picture.replicas["e0"].order == ("task-298", "task-299", "task-296", "task-300")
+        assert picture.replicas["e0"].order == ("task-8", "task-6", "task-5", "task-4")
         server.pages = llamacpp_pages("after")
         eventually(lambda: not collector.picture.replicas["e0"].rows)
 

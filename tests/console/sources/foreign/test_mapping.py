@@ -1,11 +1,14 @@
 """Recorded pages of real servers, and written ones of those that do not run here, in our protocol's words."""
 
+import json
+
 import pytest
 from infer_console.sources.failures import NotUnderstoodError
 from infer_engine.foreign import page as page_module
 from infer_engine.foreign.adapters import ADAPTERS, read
 from infer_engine.foreign.asking import Answer
 from infer_engine.foreign.estimate import percentiles
+from infer_engine.foreign.llamacpp import slot_row
 from infer_engine.foreign.page import Page
 from infer_engine.foreign.reading import Reading
 from infer_engine.foreign.watching import Watching
@@ -52,17 +55,17 @@ def test_a_busy_vllm() -> None:
     # One of the 182 is never given out; what of the rest still holds a prefix is not told.
     assert engine.kv == Kv(block_size=128, total=181, used=4)
     assert status.totals.kv_used_ratio == pytest.approx(4 / 181)
-    assert engine.tokens_per_s == pytest.approx(8.9)  # 89 tokens in 10 s
+    assert engine.tokens_per_s == pytest.approx(4.5)  # 45 tokens in 10 s
     assert (engine.preemptions, engine.prefix_hit_ratio) == (0, 0.0)
 
 
 def test_percentiles_are_of_the_buckets_since_the_first_look_in_the_window() -> None:
     _, status = watched("vllm", vllm_pages("before"), vllm_pages("after"))
-    # 5 first tokens: one within 5-7.5 s, three within 10-20 s, one within 80-160 s.
-    assert status.totals.ttft_s.p50 == pytest.approx(10 + 10 * 1.5 / 3)
-    assert status.totals.ttft_s.p99 == pytest.approx(80 + 80 * 0.95)
-    # 195 gaps, 139 of them within 1-2.5 s.
-    assert status.totals.itl_s.p50 == pytest.approx(1 + 1.5 * 97.5 / 139)
+    # 5 first tokens: one within 1-2.5 s, three within 2.5-5 s, one within 10-20 s.
+    assert status.totals.ttft_s.p50 == pytest.approx(2.5 + 2.5 * 1.5 / 3)
+    assert status.totals.ttft_s.p99 == pytest.approx(10 + 10 * 0.95)
+    # 195 gaps, 97 of them up to 0.3 s, 94 within 0.3-0.4 s.
+    assert status.totals.itl_s.p50 == pytest.approx(0.3 + 0.1 * 0.5 / 94)
     assert status.replicas[0].ttft_s == status.totals.ttft_s
     assert status.totals.finished == {"stop": 0, "length": 5, "cancelled": 0, "error": 0, "repetition": 0}
     assert status.replicas[0].health == "idle"
@@ -239,9 +242,9 @@ def test_llamacpps_slots_are_the_roster() -> None:
     (engine,) = status.replicas
     assert (engine.running, engine.waiting, engine.max_running) == (4, 2, 4)
     rows = watching.rows["e0"]
-    assert [row.id for row in rows] == ["task-298", "task-299", "task-296", "task-300"]
-    assert (rows[0].phase, rows[0].prompt_tokens, rows[0].generated_tokens) == ("decode", 72, 16)
-    assert (rows[0].cached_tokens, rows[0].max_tokens, rows[0].kv_blocks) == (71, 60, 88)
+    assert [row.id for row in rows] == ["task-8", "task-6", "task-5", "task-4"]
+    assert (rows[0].phase, rows[0].prompt_tokens, rows[0].generated_tokens) == ("decode", 72, 10)
+    assert (rows[0].cached_tokens, rows[0].max_tokens, rows[0].kv_blocks) == (0, 40, 82)
     assert engine.kv.total == 4 * 2048
     assert engine.kv.used == sum(row.kv_blocks for row in rows)
     assert engine.ttft_s.p50 is None  # it has no histograms
@@ -249,6 +252,13 @@ def test_llamacpps_slots_are_the_roster() -> None:
     # It counts tokens of requests that have ended; those in its slots are added.
     assert engine.tokens_per_s is not None
     assert status.fleet.model == "smollm2-135m-instruct.gguf"
+
+
+def test_what_a_slot_had_of_the_prompt_is_told() -> None:
+    slot = json.loads(llamacpp_pages("busy")["/slots"])[0]
+    row = slot_row(slot | {"n_prompt_tokens_cache": 71, "n_prompt_tokens_processed": 1})
+    assert row is not None
+    assert (row.prompt_tokens, row.cached_tokens, row.computed_tokens) == (72, 71, 82)
 
 
 def test_llamacpp_keeps_prompts_in_idle_slots() -> None:
