@@ -148,7 +148,6 @@ class Joining:
         seat = guest.seat
         if seat is None or seat.handle.id in self._tasks:
             return
-        guest.leaves = True
         within_s = min(MOST_LEAVE_S, max(0.0, leave.within_s))
         self._start(seat.handle.id, self._see_off(seat, within_s))
 
