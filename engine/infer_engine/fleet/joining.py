@@ -9,10 +9,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from infer_engine.fleet.beginning import Wanted
 from infer_engine.fleet.generation import Refusal
 from infer_engine.fleet.joined import Guest, Seat
 from infer_engine.fleet.members import Members, tell_failure
-from infer_engine.fleet.specs import Wanted
 from infer_engine.protocol import Drain
 from infer_engine.replica.curve import KeyPair
 from infer_engine.replica.handle import JoinedFrom
