@@ -206,25 +206,25 @@ class ConsoleScreen(PaintedScreen):
         self.console.go("doctor")
 
     def action_next_alarm(self) -> None:
-        self.console.next_alarm()
+        self.console.alarms.next()
 
     def action_filter(self) -> None:
-        self.console.open_filter()
+        self.console.overlays.filter()
 
     def action_command(self) -> None:
-        self.console.open_command()
+        self.console.overlays.command()
 
     def action_fleets(self) -> None:
-        self.console.open_fleets()
+        self.console.fleets.open()
 
     def action_next_fleet(self) -> None:
-        self.console.next_fleet()
+        self.console.fleets.next()
 
     def action_palette(self) -> None:
-        self.console.open_palette()
+        self.console.overlays.palette()
 
     def action_kinds(self) -> None:
-        self.console.open_kinds()
+        self.console.overlays.kinds()
 
     def action_pause(self) -> None:
         self.console.looking_back.toggle_pause()
@@ -251,7 +251,7 @@ class ConsoleScreen(PaintedScreen):
         self.console.theming.next()
 
     def action_help(self) -> None:
-        self.console.open_help(self.name_in_look)
+        self.console.overlays.help(self.name_in_look)
 
     def action_copy(self) -> None:
         """The id under the cursor; of an event, whose id nobody uses, its line."""
