@@ -4,12 +4,13 @@ import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 
+from infer_console.actions.action import MAX_REVERT_S
 from infer_console.actions.params import parse_duration
 from infer_console.cli.verb import dry_run_option, json_option
 
 #: Words that lift a limit.
 LIFTED = frozenset({"none", "null", "-"})
-MAX_REVERT_S = 86_400.0
+
 
 Setting = int | float | str | None
 
