@@ -181,6 +181,14 @@ class ConsoleScreen(PaintedScreen):
 
     # --- where the operator goes
 
+    def action_back(self) -> None:
+        """The filter goes first, and then the screen."""
+        if self.console.look.filter:
+            self.console.look.filter = ""
+            self.paint()
+        else:
+            self.console.go("fleet")
+
     def action_fleet(self) -> None:
         self.console.go("fleet")
 
@@ -285,6 +293,13 @@ class ConsoleScreen(PaintedScreen):
         """The tenant that an action would be about: that of the request under the cursor."""
         row = find_request(self.console.shown_picture, self.target_request())
         return row.tenant if row is not None else None
+
+    def action_mark(self) -> None:
+        """Pick the request under the cursor for the Streams screen."""
+        request = self.target_request()
+        if request is not None:
+            self.console.look.mark(request)
+            self.action_down()
 
     def action_act(self, name: str) -> None:
         self.console.acting.act(name, self.target_replica(), self.target_request(), self.target_tenant())

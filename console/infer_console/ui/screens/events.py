@@ -39,10 +39,3 @@ class EventsScreen(ConsoleScreen):
         elif event.replica is not None:
             look.replica = event.replica
             self.console.go("replica")
-
-    def action_back(self) -> None:
-        if self.console.look.filter:
-            self.console.look.filter = ""
-            self.paint()
-        else:
-            self.console.go("fleet")
