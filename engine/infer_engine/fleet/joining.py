@@ -76,7 +76,7 @@ class Door:
 
 @dataclass(slots=True, kw_only=True)
 class Joining:
-    """``drain`` begins a drain that is in nobody's spec, ``on_drained`` says whether one is done."""
+    """``drain`` begins a drain that is in nobody's spec."""
 
     door: Door
     link: TcpLink
