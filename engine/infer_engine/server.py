@@ -19,7 +19,6 @@ from infer_engine.control.keeping import Keeping
 from infer_engine.control.operations import Operations
 from infer_engine.control.recorder import Recorder
 from infer_engine.control.traffic import Injector
-from infer_engine.door import open_door
 from infer_engine.entrance import Entrance, open_entrance
 from infer_engine.file_limit import raise_file_limit
 from infer_engine.fleet.fleet import Fleet
@@ -33,6 +32,7 @@ from infer_engine.gateway.app import build_gateway, malformed_request, too_many_
 from infer_engine.gateway.keys import Keyring
 from infer_engine.gateway.load import GatewayLoad
 from infer_engine.gateway.simulated import MarkSimulated
+from infer_engine.join_door import open_door
 from infer_engine.kept_state import KeptState, kept_state
 from infer_engine.listener import Listener
 from infer_engine.loaded_model import LoadedModel, load_model
