@@ -10,112 +10,144 @@ import json
 import math
 import os
 import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pydoc_data import topics
 from typing import Any
 
 from infer_engine.benchmark.machine import describe
 from infer_engine.benchmark.results import Document, compared, encode, result
 
-WINDOW = 512
+WINDOW, BLOCK_SIZE = 512, 16
 REFERENCE = "torch fp32"
 #: Of the default path's perplexity, over the reference's.
 MOST_RATIO = 1.01
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--tokens", type=int, default=1536, help="in windows of 512, each with its own context"
-    )
-    parser.add_argument("--model", default=None, help="a GGUF file; default: the bundled model")
-    parser.add_argument("--json", action="store_true", help="one results document, of the default path")
-    options = parser.parse_args()
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+#: Logits of every token of a window; both are tensors, and torch is imported once it is known how.
+Path = Callable[[Any], Any]
 
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The model whose paths are compared, and the text, in windows that each have a context of their own."""
+
+    source: Any
+    architecture: Any
+    weights: Any
+    windows: list[Any]
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(window) for window in self.windows)
+
+    def pool(self) -> Any:
+        import torch
+        from infer_engine.model.attention.pool import KvPool
+
+        blocks = WINDOW // BLOCK_SIZE
+        return KvPool(self.architecture, blocks, BLOCK_SIZE, torch.float32, torch.device("cpu"))
+
+
+def subject(model: str | None, tokens: int) -> Subject:
     import torch
     from infer_engine.model.architecture import read_architecture
-    from infer_engine.model.attention.paged import PagedAttention, Scratch, Span
-    from infer_engine.model.attention.pool import KvPool
     from infer_engine.model.gguf_file import read_gguf
-    from infer_engine.model.kernels.choose import kernel_model
-    from infer_engine.model.llama import Llama
     from infer_engine.model.store import no_progress, resolve
     from infer_engine.model.tokenizer import Tokenizer
     from infer_engine.model.weights import load_weights
     from infer_engine.settings import DEFAULT_MODEL
 
-    cpu = torch.device("cpu")
-    source = read_gguf(resolve(options.model or DEFAULT_MODEL))
+    source = read_gguf(resolve(model or DEFAULT_MODEL))
     architecture = read_architecture(source)
     weights = load_weights(source, architecture, no_progress)
     text = "\n".join(topics.topics[name] for name in sorted(topics.topics))
-    ids = Tokenizer(source).encode(text[: 8 * options.tokens])[: options.tokens]
+    ids = Tokenizer(source).encode(text[: 8 * tokens])[:tokens]
     windows = [torch.tensor(ids[at : at + WINDOW]) for at in range(0, len(ids), WINDOW)]
-    blocks = WINDOW // 16
-    span_table = list(range(blocks))
+    return Subject(source, architecture, weights, windows)
 
-    def torch_path(kind: Any) -> Any:
-        model = Llama(architecture, weights, kind, cpu)
-        pool = KvPool(architecture, blocks, 16, torch.float32, cpu)
 
-        def logits(window: Any) -> Any:
-            at = torch.arange(len(window))
-            spans = [Span(0, len(window), span_table)]
-            attention = PagedAttention(pool, spans, Scratch(torch.float32, cpu), torch.float32)
-            return model(window, at, attention, at)
+def whole(window: Any) -> Any:
+    """The window as one span of its own blocks."""
+    from infer_engine.model.attention.paged import Span
 
-        return logits
+    return Span(0, len(window), list(range(WINDOW // BLOCK_SIZE)))
 
-    def kernels_path() -> Any:
-        model = kernel_model(architecture, weights, source, 16, no_progress)
-        if model is None:
-            return None
-        pool = KvPool(architecture, blocks, 16, torch.float32, cpu)
 
-        def logits(window: Any) -> Any:
-            at = torch.arange(len(window))
-            return model(window, at, [Span(0, len(window), span_table)], pool, at.tolist()).clone()
+def torch_path(subject: Subject, kind: Any) -> Path:
+    import torch
+    from infer_engine.model.attention.paged import PagedAttention, Scratch
+    from infer_engine.model.llama import Llama
 
-        return logits
+    cpu = torch.device("cpu")
+    model = Llama(subject.architecture, subject.weights, kind, cpu)
+    pool = subject.pool()
+
+    def logits(window: Any) -> Any:
+        at = torch.arange(len(window))
+        attention = PagedAttention(pool, [whole(window)], Scratch(torch.float32, cpu), torch.float32)
+        return model(window, at, attention, at)
+
+    return logits
+
+
+def kernels_path(subject: Subject) -> Path | None:
+    """None where this machine cannot run them."""
+    import torch
+    from infer_engine.model.kernels.choose import kernel_model
+    from infer_engine.model.store import no_progress
+
+    model = kernel_model(subject.architecture, subject.weights, subject.source, BLOCK_SIZE, no_progress)
+    if model is None:
+        return None
+    pool = subject.pool()
+
+    def logits(window: Any) -> Any:
+        at = torch.arange(len(window))
+        return model(window, at, [whole(window)], pool, at.tolist()).clone()
+
+    return logits
+
+
+def paths(subject: Subject) -> Iterator[tuple[str, Path]]:
+    """The reference first."""
+    yield REFERENCE, torch_path(subject, "fp32")
+    yield "torch packed_fp16", torch_path(subject, "packed_fp16")
+    kernels = kernels_path(subject)
+    if kernels is not None:
+        yield "kernels", kernels
+
+
+def compare(path: Path, windows: list[Any], expected: list[Any]) -> dict[str, Any]:
+    """``expected`` are the reference's log probabilities."""
+    loss = same = divergence = worst = count = 0.0
+    for window, right in zip(windows, expected, strict=True):
+        ours = path(window).log_softmax(-1)
+        loss -= float(ours[:-1].gather(1, window[1:, None]).double().sum())
+        same += float((ours.argmax(-1) == right.argmax(-1)).sum())
+        divergence += float((right.exp() * (right - ours)).double().sum())
+        worst = max(worst, float((ours - right).abs().max()))
+        count += len(window)
+    return {
+        "perplexity": math.exp(loss / (count - len(windows))),
+        "argmax_agreement": same / count,
+        "mean_kl": divergence / count,
+        "largest_log_probability_error": worst,
+    }
+
+
+def measured(subject: Subject) -> list[dict[str, Any]]:
+    import torch
 
     results: list[dict[str, Any]] = []
+    expected: list[Any] = []
     with torch.inference_mode():
-        reference = torch_path("fp32")
-        expected = [reference(window).log_softmax(-1) for window in windows]
-        for name, path in (
-            (REFERENCE, reference),
-            ("torch packed_fp16", torch_path("packed_fp16")),
-            ("kernels", kernels_path()),
-        ):
-            if path is None:
-                continue
-            loss = same = divergence = worst = count = 0.0
-            for window, right in zip(windows, expected, strict=True):
-                ours = path(window).log_softmax(-1)
-                loss -= float(ours[:-1].gather(1, window[1:, None]).double().sum())
-                same += float((ours.argmax(-1) == right.argmax(-1)).sum())
-                divergence += float((right.exp() * (right - ours)).double().sum())
-                worst = max(worst, float((ours - right).abs().max()))
-                count += len(window)
-            results.append(
-                {
-                    "path": name,
-                    "perplexity": math.exp(loss / (count - len(windows))),
-                    "argmax_agreement": same / count,
-                    "mean_kl": divergence / count,
-                    "largest_log_probability_error": worst,
-                }
-            )
-    base = results[0]["perplexity"]
+        for name, path in paths(subject):
+            expected = expected or [path(window).log_softmax(-1) for window in subject.windows]
+            results.append({"path": name, **compare(path, subject.windows, expected)})
     for each in results:
-        each["perplexity_ratio"] = each["perplexity"] / base
-    if options.json:
-        sys.stdout.buffer.write(encode(document(results, len(ids))))
-    else:
-        json.dump({"tokens": len(ids), "results": results}, sys.stdout, indent=1)
-        print()
+        each["perplexity_ratio"] = each["perplexity"] / results[0]["perplexity"]
+    return results
 
 
 def document(results: list[dict[str, Any]], tokens: int) -> Document:
@@ -145,6 +177,26 @@ def document(results: list[dict[str, Any]], tokens: int) -> Document:
             ),
         ],
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=1536, help="in windows of 512, each with its own context"
+    )
+    parser.add_argument("--model", default=None, help="a GGUF file; default: the bundled model")
+    parser.add_argument("--json", action="store_true", help="one results document, of the default path")
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    asked = subject(options.model, options.tokens)
+    results = measured(asked)
+    if options.json:
+        sys.stdout.buffer.write(encode(document(results, asked.tokens)))
+    else:
+        json.dump({"tokens": asked.tokens, "results": results}, sys.stdout, indent=1)
+        print()
 
 
 if __name__ == "__main__":

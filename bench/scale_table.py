@@ -5,7 +5,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-Rows = dict[str, dict[str, float | None]]
+#: Of one size, by measure; None where it was not measured.
+Row = dict[str, float | None]
+Rows = dict[str, Row]
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 
 

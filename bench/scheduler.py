@@ -42,6 +42,17 @@ def blocked(running: int, waiting: int, tenants: int) -> Scheduler:
     return scheduler
 
 
+def one_step_us(scheduler: Scheduler, runner: NoRunner) -> float:
+    """Planning and committing it: what computes it is not the scheduler's."""
+    began = perf_counter_ns()
+    plan = scheduler.step(0.0)
+    planned = perf_counter_ns()
+    tokens = runner.execute(plan).tokens
+    executed = perf_counter_ns()
+    scheduler.commit(tokens, 0.0)
+    return (perf_counter_ns() - executed + planned - began) / 1000
+
+
 def step_us(running: int, waiting: int, steps: int) -> float:
     """Median of one plan and its commit; the queue is kept at its length."""
     scheduler = loaded(running, waiting)
@@ -51,29 +62,14 @@ def step_us(running: int, waiting: int, steps: int) -> float:
         while len(scheduler.waiting) < waiting:
             scheduler.add(request(serial), 0.0)
             serial += 1
-        began = perf_counter_ns()
-        plan = scheduler.step(0.0)
-        planned = perf_counter_ns()
-        tokens = runner.execute(plan).tokens
-        executed = perf_counter_ns()
-        scheduler.commit(tokens, 0.0)
-        taken.append((perf_counter_ns() - executed + planned - began) / 1000)
+        taken.append(one_step_us(scheduler, runner))
     return statistics.median(taken)
 
 
 def blocked_step_us(running: int, waiting: int, tenants: int, steps: int) -> float:
     """Median of a step that admits nobody."""
     scheduler, runner = blocked(running, waiting, tenants), NoRunner()
-    taken: list[float] = []
-    for _ in range(steps):
-        began = perf_counter_ns()
-        plan = scheduler.step(0.0)
-        planned = perf_counter_ns()
-        tokens = runner.execute(plan).tokens
-        executed = perf_counter_ns()
-        scheduler.commit(tokens, 0.0)
-        taken.append((perf_counter_ns() - executed + planned - began) / 1000)
-    return statistics.median(taken)
+    return statistics.median(one_step_us(scheduler, runner) for _ in range(steps))
 
 
 def look_us(scheduler: Scheduler, look: Callable[[Scheduler], Any], times: int) -> float:

@@ -7,7 +7,7 @@ arithmetic leaves out is said in the notes.
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from infer_engine.parameter_count import count_parameters
+from infer_engine.parameter_count import Decoder, Experts
 from infer_engine.shapes import ModelShape, PlanError
 
 #: Largest whole number that is believed.
@@ -122,7 +122,7 @@ def _shape(fields: _Fields, name: str, notes: list[str]) -> ModelShape:
     else:  # of experts alone the dense size may be left out
         feed_forward = fields.whole("intermediate_size", default=1 if experts else None)
     biased = fields.flag("attention_bias")
-    counted = count_parameters(
+    decoder = Decoder(
         layers=layers,
         hidden=hidden,
         heads=heads,
@@ -135,8 +135,9 @@ def _shape(fields: _Fields, name: str, notes: list[str]) -> ModelShape:
         output_bias=biased,
         qk_norm=kind in _NORMED,
         matrices=2 if ungated else 3,
-        **_experts(fields, layers, experts, notes),
+        experts=_experts(fields, layers, experts, notes) if experts else None,
     )
+    counted = decoder.parameters()
     if kind not in COUNTED_TYPES:
         called = f"model_type {kind[:40]!r}" if kind else "a model without model_type"
         notes.append(f"{called}: its parameters are estimated from its shape, as of a Llama-like model")
@@ -148,7 +149,7 @@ def _shape(fields: _Fields, name: str, notes: list[str]) -> ModelShape:
         kv_heads=kv_heads,
         head_dim=head_dim,
         parameters=counted.total,
-        vocab_size=fields.whole("vocab_size"),
+        vocab_size=decoder.vocab_size,
         context_length=fields.whole("max_position_embeddings", "n_positions", "max_seq_len", default=MOST),
         weight_bytes_per_parameter=weight_bytes,
         kv_bytes_per_element=kv_bytes,
@@ -162,9 +163,7 @@ def _kv_heads(fields: _Fields, heads: int) -> int:
     return fields.whole("num_key_value_heads", "num_kv_heads", default=heads)
 
 
-def _experts(fields: _Fields, layers: int, experts: int, notes: list[str]) -> dict[str, int]:
-    if not experts:
-        return {}
+def _experts(fields: _Fields, layers: int, experts: int, notes: list[str]) -> Experts:
     used = fields.whole("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
     size = fields.whole("moe_intermediate_size", "intermediate_size")
     shared = fields.optional("shared_expert_intermediate_size") or size * fields.optional("n_shared_experts")
@@ -179,13 +178,13 @@ def _experts(fields: _Fields, layers: int, experts: int, notes: list[str]) -> di
         f"{experts} experts, {used} for each token: a step is taken to read all of them, "
         "which a small batch need not"
     )
-    return {
-        "experts": experts,
-        "experts_used": min(used, experts),
-        "expert_feed_forward": size,
-        "shared_feed_forward": shared,
-        "dense_layers": min(dense, layers),
-    }
+    return Experts(
+        count=experts,
+        used=min(used, experts),
+        feed_forward=size,
+        shared_feed_forward=shared,
+        dense_layers=min(dense, layers),
+    )
 
 
 def _precision(fields: _Fields, notes: list[str]) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from infer_engine.parameter_count import count_parameters
+from infer_engine.parameter_count import Decoder
 from infer_engine.shapes import Gpu, ModelShape, PlanError
 
 
@@ -41,42 +41,16 @@ GPUS = {
 }
 
 
-def _dense(
-    name: str,
-    *,
-    layers: int,
-    hidden: int,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    feed_forward: int,
-    vocab_size: int,
-    context_length: int,
-    tied: bool = False,
-    attention_bias: bool = False,
-    qk_norm: bool = False,
-) -> ModelShape:
-    """A dense Llama- or Qwen-like model with its parameters counted from its shape."""
-    counted = count_parameters(
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        feed_forward=feed_forward,
-        vocab_size=vocab_size,
-        tied=tied,
-        qkv_bias=attention_bias,
-        qk_norm=qk_norm,
-    )
+def _dense(name: str, context_length: int, decoder: Decoder) -> ModelShape:
+    """With its parameters counted from its shape."""
     return ModelShape(
         name=name,
-        layers=layers,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        parameters=counted.total,
-        vocab_size=vocab_size,
+        layers=decoder.layers,
+        heads=decoder.heads,
+        kv_heads=decoder.kv_heads,
+        head_dim=decoder.head_dim,
+        parameters=decoder.parameters().total,
+        vocab_size=decoder.vocab_size,
         context_length=context_length,
     )
 
@@ -84,37 +58,28 @@ def _dense(
 def _llama(name: str, layers: int, hidden: int, heads: int, feed_forward: int, **rest: Any) -> ModelShape:
     """Llama 3: eight KV heads, a vocabulary of 128,256, a context of 131,072."""
     shape: dict[str, Any] = {"kv_heads": 8, "head_dim": 128, "vocab_size": 128_256, **rest}
-    return _dense(
-        name,
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        feed_forward=feed_forward,
-        context_length=131_072,
-        **shape,
-    )
+    decoder = Decoder(layers=layers, hidden=hidden, heads=heads, feed_forward=feed_forward, **shape)
+    return _dense(name, 131_072, decoder)
 
 
 def _qwen25(
     name: str, layers: int, hidden: int, heads: int, kv_heads: int, feed_forward: int, **rest: Any
 ) -> ModelShape:
     shape: dict[str, Any] = {"head_dim": 128, "vocab_size": 152_064, **rest}
-    return _dense(
-        name,
+    decoder = Decoder(
         layers=layers,
         hidden=hidden,
         heads=heads,
         kv_heads=kv_heads,
         feed_forward=feed_forward,
-        context_length=32_768,
-        attention_bias=True,
+        qkv_bias=True,
         **shape,
     )
+    return _dense(name, 32_768, decoder)
 
 
 def _qwen3(name: str, layers: int, hidden: int, heads: int, feed_forward: int, *, tied: bool) -> ModelShape:
-    return _dense(
-        name,
+    decoder = Decoder(
         layers=layers,
         hidden=hidden,
         heads=heads,
@@ -122,10 +87,26 @@ def _qwen3(name: str, layers: int, hidden: int, heads: int, feed_forward: int, *
         head_dim=128,
         feed_forward=feed_forward,
         vocab_size=151_936,
-        context_length=40_960,
         tied=tied,
         qk_norm=True,
     )
+    return _dense(name, 40_960, decoder)
+
+
+def _smollm2(
+    name: str, *, layers: int, hidden: int, heads: int, kv_heads: int, feed_forward: int
+) -> ModelShape:
+    decoder = Decoder(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=64,
+        feed_forward=feed_forward,
+        vocab_size=49_152,
+        tied=True,
+    )
+    return _dense(name, 8192, decoder)
 
 
 #: Shapes as in the ``config.json`` that each is published with on Hugging Face (meta-llama, Qwen, mistralai,
@@ -162,39 +143,19 @@ MODELS = {
         _qwen3("qwen3-32b", 64, 5120, 64, 25_600, tied=False),
         _dense(
             "mistral-7b",
-            layers=32,
-            hidden=4096,
-            heads=32,
-            kv_heads=8,
-            head_dim=128,
-            feed_forward=14_336,
-            vocab_size=32_768,
-            context_length=32_768,
+            32_768,
+            Decoder(
+                layers=32,
+                hidden=4096,
+                heads=32,
+                kv_heads=8,
+                head_dim=128,
+                feed_forward=14_336,
+                vocab_size=32_768,
+            ),
         ),
-        _dense(
-            "smollm2-135m-instruct",
-            layers=30,
-            hidden=576,
-            heads=9,
-            kv_heads=3,
-            head_dim=64,
-            feed_forward=1536,
-            vocab_size=49_152,
-            context_length=8192,
-            tied=True,
-        ),
-        _dense(
-            "smollm2-1.7b",
-            layers=24,
-            hidden=2048,
-            heads=32,
-            kv_heads=32,
-            head_dim=64,
-            feed_forward=8192,
-            vocab_size=49_152,
-            context_length=8192,
-            tied=True,
-        ),
+        _smollm2("smollm2-135m-instruct", layers=30, hidden=576, heads=9, kv_heads=3, feed_forward=1536),
+        _smollm2("smollm2-1.7b", layers=24, hidden=2048, heads=32, kv_heads=32, feed_forward=8192),
     )
 }
 

@@ -18,9 +18,7 @@ from infer_engine.control.doors import Doors
 from infer_engine.control.keeping import Keeping
 from infer_engine.control.operations import Operations
 from infer_engine.control.recorder import Recorder
-from infer_engine.control.timed_change import TimedChanges
 from infer_engine.control.traffic import Injector
-from infer_engine.door import open_door
 from infer_engine.entrance import Entrance, open_entrance
 from infer_engine.file_limit import raise_file_limit
 from infer_engine.fleet.fleet import Fleet
@@ -34,10 +32,12 @@ from infer_engine.gateway.app import build_gateway, malformed_request, too_many_
 from infer_engine.gateway.keys import Keyring
 from infer_engine.gateway.load import GatewayLoad
 from infer_engine.gateway.simulated import MarkSimulated
+from infer_engine.join_door import open_door
 from infer_engine.kept_state import KeptState, kept_state
 from infer_engine.listener import Listener
 from infer_engine.loaded_model import LoadedModel, load_model
 from infer_engine.model.errors import ModelError
+from infer_engine.parts import Parts
 from infer_engine.protocol import Operation
 from infer_engine.replica.launch_ray import NoClusterError, RayReplicas
 from infer_engine.replica.tcp_link import ListenError as JoinListenError
@@ -143,26 +143,25 @@ async def _run(
         server_version=version(),
         audit=Audit(audit_files),
     )
-    publisher = _publisher(settings, context, sockets)
-    supervisor = Supervisor.of_this_process()
-    control = Doors(context, admitted, settings.control_hosts, sockets.control, sockets.control_tcp)
     recorder = Recorder(context, max_bytes=settings.recorder_mib << 20) if settings.recorder_mib else None
     keeping = Keeping(recorder, fleet.settings.replicas, fleet.board.status)
     context.recorder, context.history = keeping.recorder, keeping.history
-    load.start()
+    control = Doors(context, admitted, settings.control_hosts, sockets.control, sockets.control_tcp)
+    parts = Parts(
+        fleet=fleet,
+        clock=clock,
+        operations=operations,
+        context=context,
+        keeping=keeping,
+        load=load,
+        publisher=_publisher(settings, context, sockets),
+        traces=traces,
+        gateway=gateway,
+        control=control,
+    )
+    supervisor = Supervisor.of_this_process()
     try:
-        if clock is not None:
-            clock.start()
-        await fleet.start()
-        TimedChanges(fleet, operations, time.time).resume()
-        if publisher is not None:
-            publisher.start()
-        if traces is not None:
-            traces.start()
-        await context.audit.open()
-        keeping.start()
-        await gateway.start()
-        await control.start()
+        await parts.start()
         if keyring is not None or admitted.token_file is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _read_again, control, keyring)
         _say_listening(sockets, "http" if admitted.tls is None else "https", fleet)
@@ -171,19 +170,7 @@ async def _run(
     finally:
         supervisor.stopping()
         leave_anyway_after(stop.drain_s + END_S)
-        await operations.close()
-        await keeping.close()
-        await fleet.stop(stop.drain_s, hurry=stop.hurry)
-        if clock is not None:
-            await clock.stop()
-        if publisher is not None:
-            await publisher.close()
-        if traces is not None:
-            await asyncio.to_thread(traces.close)
-        context.stopping.set()
-        await asyncio.gather(gateway.close(), control.close())
-        await context.audit.close()
-        await load.close()
+        await parts.close(stop)
         await supervisor.close()
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from infer_engine.fleet import spec_file
+from infer_engine.fleet.beginning import starting
 from infer_engine.fleet.generation import Refusal
 from infer_engine.fleet.spec_file import FILE_NAME, FleetWritten, SpecDir, SpecDirError, SpecFile
-from infer_engine.fleet.specs import starting
 from infer_engine.protocol import ChangeLimits, ChangeTenant, Drain, Scale, SetHeadroom, Shed, TenantLimits
 from support.fleets import running_fleet, until
 

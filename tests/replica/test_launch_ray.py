@@ -255,7 +255,7 @@ print('{"type":"running","key":"%s","pid":7}' % key, flush=True)
 sys.exit('GCS is gone')
 """
     driver, connected = await Sidecar.begin(script(text), "auto", "bench")
-    assert connected == Connected(cluster="c", address="a", nodes=[])
+    assert connected == Connected(address="a", nodes=[])
     assert driver.say(Place(key="r0.1", name="x", cpus=1, gpus=0))
     (running,) = [message async for message in driver.messages()]
     assert (running.key, running.pid) == ("r0.1", 7)  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,7 +1,6 @@
 """A collector that shows given pictures and records what it is asked. It is below the Picture seam: the UI
 above it is the real one."""
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -78,13 +77,3 @@ class FakeCollector:
             id="op-7", kind=kind, target=target or "fleet", phase="running", started_at=time.time()
         )
         return CommandResult(operation=operation, effect=effect)
-
-
-def aged_now(picture: Picture) -> Picture:
-    """The picture as if it were of this moment."""
-    shift = time.time() - picture.at
-    events = tuple(
-        dataclasses.replace(event, at=event.at + shift) if dataclasses.is_dataclass(event) else event
-        for event in picture.events
-    )
-    return dataclasses.replace(picture, at=picture.at + shift, events=events)

@@ -86,7 +86,7 @@ class FakeRay:
         if self.closed is not None:
             raise SidecarError(self.closed)
         self.driver = FakeDriver(self)
-        return self.driver, Connected(cluster="10.0.0.1:6379", address="127.0.0.1", nodes=self.nodes)
+        return self.driver, Connected(address="127.0.0.1", nodes=self.nodes)
 
     # drills
 

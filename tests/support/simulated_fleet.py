@@ -19,8 +19,8 @@ from infer_engine.fleet.simulated import simulated_fleet
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Event, EventKind, Step, Tier
 from infer_engine.replica.launch_inproc import InprocReplicas
-from infer_engine.replica.virtual_loop import LoopClock, run_virtually
 from infer_engine.settings import ReplicaSettings, ServerSettings
+from support.virtual_loop import LoopClock, run_virtually
 
 T = TypeVar("T")
 

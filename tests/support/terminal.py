@@ -75,7 +75,6 @@ class Terminal:
         self.raw = bytearray()
         #: When each piece of ``raw`` came, and where it ends.
         self.came: list[tuple[float, int]] = []
-        self.exit_status: int | None = None
         environment = {
             k: v
             for k, v in os.environ.items()

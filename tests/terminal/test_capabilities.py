@@ -40,8 +40,6 @@ def test_the_terminals_kind() -> None:
     assert capabilities({"TERM": "dumb"}).dumb
     assert capabilities({}).dumb
     assert not capabilities({"TERM": "vt100"}).dumb
-    assert capabilities({"TERM": "xterm", "NO_COLOR": "1"}).no_color
-    assert not capabilities({"TERM": "xterm", "NO_COLOR": ""}).no_color
     assert capabilities({"TERM": "screen", "TMUX": "/tmp/tmux-0/default,1,0"}).tmux
     assert capabilities({"TERM": "tmux-256color"}).tmux
     assert capabilities({"TERM": "xterm"}, ascii_only=True).ascii_only

@@ -3,21 +3,16 @@
 import dataclasses
 
 import pytest
-from infer_console.state.picture import Link, ReplicaPicture
-from infer_console.ui.screens.action import ActionScreen
+from infer_console.state.picture import ReplicaPicture
 from infer_engine.protocol import (
     Cancel,
     ChangeTenant,
-    Command,
-    CommandResult,
     Drain,
-    Effect,
     Fence,
     FleetSpec,
     Inject,
     Kv,
     Operation,
-    Problem,
     Scale,
     SetHeadroom,
     Shed,
@@ -26,13 +21,8 @@ from infer_engine.protocol import (
 )
 from msgspec.structs import replace
 from support import pictures
-from support.pilot import Driven, drive
-
-
-async def open_on(driven: Driven, key: str, title: str) -> None:
-    await driven.press(key)
-    await driven.wait_for(title)
-    await driven.wait_for("the server's prediction")
+from support.dialogs import applied, look_at_r2, open_on
+from support.pilot import drive
 
 
 async def test_drain_asks_predicts_applies_and_follows() -> None:
@@ -123,9 +113,7 @@ async def test_force_wants_the_id_typed() -> None:
         await driven.press("backspace", "2")
         await driven.wait_for("the server's prediction")
         await driven.press("enter")
-        await driven.wait("the command", lambda: driven.collector.applied)
-        command = driven.collector.applied[0][0]
-        assert isinstance(command, Drain)
+        command, _ = await applied(driven, Drain)
         assert command.force
 
 
@@ -145,9 +133,7 @@ async def test_headroom_by_arrows_and_digits_for_one_or_all() -> None:
         assert driven.collector.applied == []
         await driven.wait_for("the server's prediction")
         await driven.press("8", "enter")
-        await driven.wait("the command", lambda: driven.collector.applied)
-        command, target = driven.collector.applied[0]
-        assert isinstance(command, SetHeadroom)
+        command, target = await applied(driven, SetHeadroom)
         assert (command.percent, command.replica, target) == (25.0, None, None)
 
 
@@ -167,23 +153,18 @@ async def test_inject_and_stop() -> None:
         await driven.press("down", "right", "down", "right")
         await driven.wait_for("the server's prediction")
         await driven.press("I")
-        await driven.wait("the command", lambda: driven.collector.applied)
-        command, _ = driven.collector.applied[0]
-        assert isinstance(command, Inject)
+        command, _ = await applied(driven, Inject)
         assert (command.profile, command.rate_per_s, command.duration_s) == ("chat", 2.0, 120.0)
         await driven.press("enter")
         await driven.show(pictures.small())
         await open_on(driven, "I", "Stop test traffic")
         await driven.press("I")
-        await driven.wait("the stop", lambda: len(driven.collector.applied) == 2)
-        assert isinstance(driven.collector.applied[1][0], StopInjection)
+        await applied(driven, StopInjection, number=2)
 
 
 async def test_cancel_starts_on_close() -> None:
     async with drive(pictures.incident()) as driven:
-        driven.app.look.replica = "r2"
-        await driven.press("2")
-        await driven.wait_for("ROSTER")
+        await look_at_r2(driven)
         await driven.press("j", "j")
         await open_on(driven, "X", "Cancel 7e0b12")
         await driven.press("enter")
@@ -192,17 +173,13 @@ async def test_cancel_starts_on_close() -> None:
         await open_on(driven, "X", "Cancel 7e0b12")
         await driven.type("7e0b12")
         await driven.press("enter")
-        await driven.wait("the command", lambda: driven.collector.applied)
-        command, target = driven.collector.applied[0]
-        assert isinstance(command, Cancel)
+        _, target = await applied(driven, Cancel)
         assert target == "7e0b12"
 
 
 async def test_cancel_says_so_when_its_request_has_just_ended() -> None:
     async with drive(pictures.incident()) as driven:
-        driven.app.look.replica = "r2"
-        await driven.press("2")
-        await driven.wait_for("ROSTER")
+        await look_at_r2(driven)
         await driven.press("j")
         picture = pictures.incident()
         replica = picture.replicas["r2"]
@@ -219,78 +196,15 @@ async def test_undrain_where_it_makes_sense() -> None:
     async with drive(pictures.incident()) as driven:
         await open_on(driven, "U", "Undrain r3")
         await driven.press("U")
-        await driven.wait("the command", lambda: driven.collector.applied)
-        assert isinstance(driven.collector.applied[0][0], Undrain)
+        await applied(driven, Undrain)
         driven.app.acting.undos.clear()
         await driven.press("enter", "j", "U")
         await driven.wait_for("r2 is ready, not draining or drained")
 
 
-async def test_a_refusal_is_shown_and_loses_nothing() -> None:
-    def refuse(command: Command, target: str | None) -> CommandResult | Problem:
-        if command.dry_run:
-            return CommandResult(
-                operation=None, effect=Effect(summary=["fine"], warnings=["r2 is the last of its kind"])
-            )
-        return Problem(status=409, code="last_ready", title="The last ready replica.", numbers={"ready": 1.0})
-
-    async with drive(pictures.incident()) as driven:
-        driven.collector.answer = refuse
-        await driven.press("j")
-        await open_on(driven, "D", "Drain r2")
-        assert "△ r2 is the last of its kind" in driven.text
-        await driven.press("D")
-        await driven.wait_for("▲ The last ready replica.")
-        assert "ready 1" in driven.text
-        assert "Drain r2" in driven.text
-
-
-@pytest.mark.parametrize(
-    ("status", "words"), [(409, "the server would refuse"), (503, "from what is on the screen")]
-)
-async def test_a_prediction_may_fail(status: int, words: str) -> None:
-    async with drive(pictures.incident()) as driven:
-        driven.collector.answer = lambda command, target: Problem(status=status, code="no", title="No.")
-        await driven.press("j", "D")
-        await driven.wait_for(words)
-        await driven.wait_for("No.")
-
-
-async def test_read_only_sends_nothing() -> None:
-    async with drive(pictures.incident(read_only=True)) as driven:
-        await driven.press("D")
-        await driven.wait_for("this console is read-only")
-        assert driven.collector.commands == []
-
-
-async def test_what_only_watches_says_why_no_key_acts() -> None:
-    watched = pictures.incident(read_only=True, capabilities=frozenset({"watch", "watched"}))
-    async with drive(watched) as driven:
-        await driven.press("D")
-        await driven.wait_for("drain is off: this server can only be watched")
-        await driven.press("question_mark")
-        await driven.wait_for("capitals are off: this server can only be watched")
-        await driven.press("q", "3", "H")  # which is no key of that screen
-        await driven.wait_for("H is off: this server can only be watched")
-        assert driven.collector.commands == []
-
-
-async def test_a_stale_view_allows_what_reduces_risk_only() -> None:
-    stale = pictures.incident(link=Link("unix:///x", "stale", age_s=9.0))
-    async with drive(stale) as driven:
-        assert "STALE 9.0s" in driven.text
-        await driven.press("H")
-        await driven.wait_for("the view is 9 s old")
-        await driven.press("j")
-        await driven.press("D")
-        await driven.wait_for("what is shown may have changed")
-
-
 async def test_user_text_never_stands_in_a_dialog() -> None:
     async with drive(pictures.incident()) as driven:
-        driven.app.look.replica = "r2"
-        await driven.press("2")
-        await driven.wait_for("ROSTER")
+        await look_at_r2(driven)
         await open_on(driven, "X", "Cancel 7f3a91")
         box = [
             line[line.index("│") : line.rindex("│")]
@@ -336,46 +250,6 @@ async def test_a_drain_that_cancels_at_its_deadline_loses_work() -> None:
         assert "type r2" in driven.text
 
 
-async def test_a_refusal_does_not_outlast_a_prediction_that_succeeds() -> None:
-    def refuse(command: Command, target: str | None) -> CommandResult | Problem:
-        if command.dry_run:
-            return CommandResult(operation=None, effect=Effect(summary=["fine again"]))
-        return Problem(status=409, code="last_ready", title="The last ready replica.")
-
-    async with drive(pictures.incident()) as driven:
-        driven.collector.answer = refuse
-        await driven.press("j")
-        await open_on(driven, "D", "Drain r2")
-        await driven.press("D")
-        await driven.wait_for("▲ The last ready replica.")
-        screen = driven.screen
-        assert isinstance(screen, ActionScreen)
-        screen.ask()
-        await driven.wait("the refusal gone", lambda: "The last ready replica" not in driven.text)
-        assert "fine again" in driven.text
-
-
-async def test_a_refusal_goes_with_the_state_it_was_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without waiting for the next time that the server is asked."""
-    monkeypatch.setattr("infer_console.ui.screens.action.ASK_AGAIN_S", 3_600.0)
-
-    def refuse(command: Command, target: str | None) -> CommandResult | Problem:
-        return Problem(status=409, code="injection_running", title="Test traffic is running already.")
-
-    async with drive(pictures.quiet()) as driven:
-        taken = driven.collector.answer
-        await open_on(driven, "I", "Inject test traffic")
-        driven.collector.answer = refuse
-        await driven.show(pictures.small())
-        await driven.wait_for("the server would refuse:")
-        await driven.press("I")
-        await driven.wait_for("traffic is running already; stop it first")
-        driven.collector.answer = taken
-        await driven.show(pictures.quiet())
-        await driven.wait("the refusal gone", lambda: "running already" not in driven.text)
-        await driven.wait_for("the server's prediction")
-
-
 async def test_the_title_names_the_whole_fleet() -> None:
     async with drive(pictures.quiet()) as driven:
         await open_on(driven, "I", "Inject test traffic: the whole fleet")
@@ -400,8 +274,7 @@ async def test_what_was_done_is_seen_to_come_about_and_is_taken_back() -> None:
         await driven.wait_for("Undrain r2")
         await driven.wait_for("the server's prediction")
         await driven.press("U")
-        await driven.wait("the command", lambda: len(driven.collector.applied) == 2)
-        assert isinstance(driven.collector.applied[1][0], Undrain)
+        await applied(driven, Undrain, number=2)
 
 
 async def test_a_broken_replica_is_fenced_with_its_id() -> None:
@@ -413,17 +286,13 @@ async def test_a_broken_replica_is_fenced_with_its_id() -> None:
         await open_on(driven, "F", "Fence r2")
         await driven.type("r2")
         await driven.press("enter")
-        await driven.wait("the command", lambda: driven.collector.applied)
-        command, target = driven.collector.applied[0]
-        assert isinstance(command, Fence)
+        _, target = await applied(driven, Fence)
         assert target == "r2"
 
 
 async def test_the_tenant_of_the_request_under_the_cursor_is_limited() -> None:
     async with drive(pictures.incident()) as driven:
-        driven.app.look.replica = "r2"
-        await driven.press("2")
-        await driven.wait_for("ROSTER")
+        await look_at_r2(driven)
         await driven.press("T")
         await driven.wait_for("Limit tenant acme")
         assert "no change" in driven.text
@@ -432,9 +301,7 @@ async def test_the_tenant_of_the_request_under_the_cursor_is_limited() -> None:
         await driven.press("1")
         await driven.wait_for("the server's prediction")
         await driven.press("T")
-        await driven.wait("the command", lambda: driven.collector.applied)
-        command, target = driven.collector.applied[0]
-        assert isinstance(command, ChangeTenant)
+        command, target = await applied(driven, ChangeTenant)
         assert (command.limits, target) == ({"long_prefills": 1}, "acme")
 
 
@@ -451,9 +318,7 @@ async def test_scaling_down_wants_the_number_typed() -> None:
         assert driven.collector.applied == []
         await driven.wait_for("the server's prediction")
         await driven.press("enter", "7", "enter")
-        await driven.wait("the command", lambda: driven.collector.applied)
-        command, _ = driven.collector.applied[0]
-        assert isinstance(command, Scale)
+        command, _ = await applied(driven, Scale)
         assert command.replicas == 7
 
 
@@ -480,73 +345,3 @@ async def test_nothing_to_take_back_is_said() -> None:
     async with drive(pictures.quiet()) as driven:
         driven.app.acting.undo()
         await driven.wait_for("nothing was done from here")
-
-
-async def test_the_server_is_not_asked_about_limits_before_one_is_given() -> None:
-    async with drive(pictures.incident()) as driven:
-        driven.app.look.replica = "r2"
-        await driven.press("2")
-        await driven.wait_for("ROSTER")
-        await driven.press("T")
-        await driven.wait_for("nothing to predict:")
-        assert "nothing is limited yet: fill in a field" in driven.text
-        await driven.press("T")
-        assert driven.collector.commands == []
-        await driven.press("1")
-        await driven.wait_for("the server's prediction")
-
-
-@pytest.mark.parametrize("actor", ["", "uid:7 (kim)"])
-async def test_after_a_conflict_the_prediction_is_asked_for_again_and_who_was_faster_is_said(
-    actor: str,
-) -> None:
-    refused: list[Command] = []
-
-    def conflict(command: Command, target: str | None) -> CommandResult | Problem:
-        if command.dry_run:
-            words = "as it is now" if refused else "as it was"
-            return CommandResult(
-                operation=None, effect=Effect(summary=[words]), resource_version="v2" if refused else "v1"
-            )
-        refused.append(command)
-        return Problem(
-            status=412,
-            code="stale_version",
-            title="Somebody changed it since.",
-            detail="If-Match was 'v1', the version is now 'v2'.",
-            field="if-match",
-            current={"id": "r2"},
-        )
-
-    picture = pictures.incident()
-    theirs = Operation(
-        id="op-9", kind="undrain", target="r2", phase="succeeded", actor=actor, started_at=picture.at + 1e9
-    )
-    async with drive(dataclasses.replace(picture, operations=(theirs,))) as driven:
-        driven.collector.answer = conflict
-        await driven.press("j", "D")
-        await driven.wait_for("as it was")
-        await driven.press("D")
-        await driven.wait_for("as it is now")
-        assert f"not applied: {actor or 'somebody'} changed it since" in driven.text
-        assert "match" not in driven.text.lower()
-        assert "Drain r2" in driven.text
-        assert "as it was" not in driven.text
-
-
-async def test_a_change_under_the_dialog_is_noted() -> None:
-    versions = ["v1"]
-
-    def answer(command: Command, target: str | None) -> CommandResult | Problem:
-        return CommandResult(operation=None, effect=Effect(summary=["fine"]), resource_version=versions[-1])
-
-    async with drive(pictures.incident()) as driven:
-        driven.collector.answer = answer
-        await driven.press("j", "D")
-        await driven.wait_for("the server's prediction")
-        await driven.press("up", "down", "down", "down", "right")
-        await driven.wait_for("the server's prediction")
-        assert "changed since you opened this" not in driven.text
-        versions.append("v2")
-        await driven.press("right")
-        await driven.wait_for("changed since you opened this")

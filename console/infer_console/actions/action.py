@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import msgspec
 from infer_engine.protocol import Command
 
-from infer_console.actions.params import Given, Param, ParamError, Value, Values
+from infer_console.actions.params import Given, Param, ParamError, Value, Values, show_duration
 from infer_console.state.link import STALE_AFTER_S
 from infer_console.state.picture import Picture
 
@@ -168,3 +168,9 @@ def text(values: Values, name: str) -> str:
 def number(values: Values, name: str) -> float | None:
     value = values.get(name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def goes_back(values: Values) -> list[str]:
+    """What the dialog says of a change that is to go back by itself."""
+    after_s = number(values, "revert_after")
+    return [] if after_s is None else [f"goes back by itself after {show_duration(after_s)}"]

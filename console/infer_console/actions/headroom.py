@@ -11,10 +11,11 @@ from infer_console.actions.action import (
     Undo,
     Verdict,
     every_replica,
+    goes_back,
     number,
     text,
 )
-from infer_console.actions.params import Amount, Param, Values, show_duration
+from infer_console.actions.params import Amount, Param, Values
 from infer_console.state.picture import Picture, ReplicaPicture
 
 
@@ -82,10 +83,7 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     lines.append(
         "it changes admission only: nobody running is evicted, and a replica with nothing running ignores it"
     )
-    revert_s = number(values, "revert_after")
-    if revert_s is not None:
-        lines.append(f"goes back by itself after {show_duration(revert_s)}")
-    return lines
+    return [*lines, *goes_back(values)]
 
 
 def _replica_effect(name: str, shown: ReplicaPicture, amount: Amount, tier: str) -> list[str]:

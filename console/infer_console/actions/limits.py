@@ -9,11 +9,12 @@ from infer_console.actions.action import (
     Undo,
     Verdict,
     every_replica,
+    goes_back,
     number,
     text,
     whole,
 )
-from infer_console.actions.params import Param, Values, show_duration
+from infer_console.actions.params import Param, Values
 from infer_console.state.picture import Picture
 
 NOTHING = "nothing is changed yet: fill in a field"
@@ -75,10 +76,7 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
             old = limits.get(name)
             lines.append(f"{replica}: {_words(name)} {'–' if old is None else old} → {value}")
     lines.append("from the next step on; nobody who runs is evicted")
-    revert_s = number(values, "revert_after")
-    if revert_s is not None:
-        lines.append(f"goes back by itself after {show_duration(revert_s)}")
-    return lines
+    return [*lines, *goes_back(values)]
 
 
 def _present(picture: Picture, target: str | None) -> list[str]:

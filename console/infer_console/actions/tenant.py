@@ -4,13 +4,13 @@ from typing import Any
 
 from infer_engine.protocol import ChangeTenant, Command
 
-from infer_console.actions.action import REASON, REVERT_AFTER, Action, number, text
-from infer_console.actions.params import NEVER, Param, Value, Values, show_duration
+from infer_console.actions.action import REASON, REVERT_AFTER, Action, goes_back, number, text
+from infer_console.actions.params import NEVER, Param, Value, Values
 from infer_console.state.picture import Picture
 
 NOTHING = "nothing is limited yet: fill in a field"
 KEEP, LIFT = "as it is", "any"
-#: Fields of TenantLimits that are numbers: the most that is allowed, and what they are called.
+#: Fields of TenantLimits that are numbers: the least and the most that is allowed, label, hint.
 _NUMBERS = {
     "requests_per_minute": (0.0, 1e6, "requests a minute", "more are refused with 429"),
     "prompt_tokens": (1.0, 1e7, "longest prompt", "tokens; longer ones are refused"),
@@ -57,10 +57,7 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
         said = "no limit" if value is None else f"{value:.0%}" if name == "kv_share" else str(value)
         lines.append(f"{name.replace('_', ' ')}: {said}")
     lines.append("other tenants are not touched; nobody who runs is ended")
-    revert_s = number(values, "revert_after")
-    if revert_s is not None:
-        lines.append(f"goes back by itself after {show_duration(revert_s)}")
-    return lines
+    return [*lines, *goes_back(values)]
 
 
 def _unchanged(_picture: Picture, _target: str | None, values: Values) -> bool:

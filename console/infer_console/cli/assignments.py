@@ -4,11 +4,13 @@ import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 
+from infer_console.actions.action import MAX_REVERT_S
 from infer_console.actions.params import parse_duration
+from infer_console.cli.verb import dry_run_option, json_option
 
 #: Words that lift a limit.
 LIFTED = frozenset({"none", "null", "-"})
-MAX_REVERT_S = 86_400.0
+
 
 Setting = int | float | str | None
 
@@ -51,8 +53,8 @@ def _value(word: str) -> Setting:
 def change_options(parser: ArgumentParser) -> None:
     parser.add_argument("--revert-after", metavar="DURATION", help="put it back after a while, like 10m")
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for those who read it later")
-    parser.add_argument("--dry-run", action="store_true", help="say what it would do, and do nothing")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    dry_run_option(parser)
+    json_option(parser)
 
 
 def revert_after_s(arguments: Namespace) -> float | None:

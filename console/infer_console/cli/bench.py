@@ -3,12 +3,13 @@
 import os
 import platform
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Any
 
 from infer_console.cli import codes
 from infer_console.cli.verb import Verb, json_option
+from infer_console.cli.words import whole
 
 #: What the widgets cost to paint beside Textual's own; what the whole console costs on a simulated fleet.
 CONSOLE_PARTS = ("paint", "live")
@@ -119,17 +120,11 @@ def _arguments(parser: ArgumentParser) -> None:
         "--only", metavar="PART,…", help="some parts: --list names the engine's; of console: paint, live"
     )
     parser.add_argument(
-        "--repeats", type=_repeats, default=3, metavar="N", help="default 3: the median counts"
+        "--repeats", type=whole(1, 100), default=3, metavar="N", help="default 3: the median counts"
     )
     parser.add_argument("--out", metavar="FILE", help="merge the engine's figures into a file")
     parser.add_argument("--list", action="store_true", help="name the parts and how long each takes")
     json_option(parser)
-
-
-def _repeats(given: str) -> int:
-    if not given.isdecimal() or not 1 <= int(given) <= 100:
-        raise ArgumentTypeError(f"{given!r} was given, allowed is a whole number from 1 to 100")
-    return int(given)
 
 
 VERBS = (

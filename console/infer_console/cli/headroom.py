@@ -8,8 +8,8 @@ from infer_engine.protocol import PROTOCOL_VERSION, Kv, Replica
 
 from infer_console.actions.headroom import HEADROOM
 from infer_console.cli import codes
-from infer_console.cli.act import act
 from infer_console.cli.call import call
+from infer_console.cli.follow import act
 from infer_console.cli.options import add_options, given_options
 from infer_console.cli.verb import Verb
 

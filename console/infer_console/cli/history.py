@@ -1,14 +1,14 @@
 """history: the figures of the last half hour, as the sparklines have them."""
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from infer_engine.protocol import History
 
-from infer_console.actions.params import parse_duration
 from infer_console.cli import codes
 from infer_console.cli.call import call
 from infer_console.cli.verb import Verb, json_option
+from infer_console.cli.words import duration
 
 if TYPE_CHECKING:
     from infer_console.sources.client import EngineClient
@@ -72,31 +72,18 @@ def figure(key: str, value: float | None) -> str:
     return f"{value:.4g}"
 
 
-def _within(most_s: float, given: str) -> float:
-    seconds = parse_duration(given)
-    if seconds is None or not 1.0 <= seconds <= most_s:
-        raise ArgumentTypeError(
-            f"{given!r} was given, allowed is a time from 1s to {most_s:g}s, like 90s or 10m"
-        )
-    return seconds
-
-
-def _span(given: str) -> float:
-    return _within(MOST_S, given)
-
-
-def _step(given: str) -> float:
-    return _within(MOST_STEP_S, given)
-
-
 def _arguments(parser: ArgumentParser) -> None:
     json_option(parser)
     parser.add_argument(
-        "--last", type=_span, default=DEFAULT_S, metavar="TIME", help="how far back (default 30m, at most 1h)"
+        "--last",
+        type=duration(1.0, MOST_S),
+        default=DEFAULT_S,
+        metavar="TIME",
+        help="how far back (default 30m, at most 1h)",
     )
     parser.add_argument(
         "--step",
-        type=_step,
+        type=duration(1.0, MOST_STEP_S),
         default=DEFAULT_STEP_S,
         metavar="TIME",
         help="one figure for so long (default 20s)",

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -11,6 +11,7 @@ from infer_engine.protocol import PROTOCOL_VERSION, RequestState, Status
 from infer_console.cli import codes
 from infer_console.cli.call import call
 from infer_console.cli.verb import Verb, json_option
+from infer_console.cli.words import whole
 
 if TYPE_CHECKING:
     from infer_console.diagnosis.judge import Judge
@@ -196,17 +197,11 @@ def _events_arguments(parser: ArgumentParser) -> None:
     json_option(parser)
     parser.add_argument(
         "--limit",
-        type=_limit,
+        type=whole(1, MAX_EVENTS),
         default=100,
         metavar="N",
         help=f"the newest N, at most {MAX_EVENTS} (default 100)",
     )
-
-
-def _limit(given: str) -> int:
-    if not (given.isascii() and given.isdigit()) or not 1 <= int(given[:9]) <= MAX_EVENTS:
-        raise ArgumentTypeError(f"{given!r} was given, allowed is a whole number from 1 to {MAX_EVENTS}")
-    return int(given)
 
 
 VERBS = (

@@ -4,6 +4,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 
 from infer_console.actions.action import Action
 from infer_console.actions.params import Given
+from infer_console.cli.verb import dry_run_option, json_option
 
 
 def add_options(parser: ArgumentParser, action: Action, leave_out: tuple[str, ...] = ()) -> None:
@@ -19,8 +20,8 @@ def add_options(parser: ArgumentParser, action: Action, leave_out: tuple[str, ..
         default = f"; default {param.default}" if param.default else ""
         metavar = "|".join(param.choices) if param.choices else param.kind.upper()
         parser.add_argument(option, dest=param.name, default=SUPPRESS, metavar=metavar, help=text + default)
-    parser.add_argument("--dry-run", action="store_true", help="say what it would do, and do nothing")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    dry_run_option(parser)
+    json_option(parser)
 
 
 def given_options(arguments: Namespace, action: Action) -> Given:

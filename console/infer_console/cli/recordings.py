@@ -1,34 +1,26 @@
-"""Verbs over recordings: replay one, compare moments or replicas, write a part of one."""
+"""Verbs over recordings: replay one, write a part of one."""
 
 import os
 import sys
-import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infer_console.cli import codes
-from infer_console.cli.call import call
 from infer_console.cli.tui import display_of, display_options, is_terminal
-from infer_console.cli.verb import Verb, json_option
+from infer_console.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from infer_console.past.replayed import ReplayedRecording
-    from infer_console.sources.client import EngineClient
     from infer_console.state.picture import Picture
-    from infer_console.view.diff import Side
 
 MAX_SPEED = 1_000.0
-#: The width of a table that goes to no terminal.
-WIDTH = 100
 
 
 def _replay(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
-    recording = _open(arguments.file)
+    recording = open_recording(arguments.file)
     if recording is None:
         return codes.ERROR
     if not arguments.json and (
@@ -56,7 +48,7 @@ def _replay(arguments: Namespace) -> int:
         recording.stop()
 
 
-def _open(file: str) -> "ReplayedRecording | None":
+def open_recording(file: str) -> "ReplayedRecording | None":
     from infer_console.cli.output import complain
     from infer_console.past.replayed import ReplayedRecording
     from infer_console.recording import RecordingError
@@ -105,90 +97,6 @@ def _picture_at(recording: "ReplayedRecording", word: str) -> "Picture | None":
     return None if span is None else recording.timeline.picture(moment(word, span[1]))
 
 
-# --- diff
-
-
-def _diff(arguments: Namespace) -> int:
-    from infer_console.cli.output import complain
-    from infer_console.view.diff import SideError
-
-    try:
-        if arguments.recording is None:
-            return _diff_live(arguments)
-        recording = _open(arguments.recording)
-        if recording is None:
-            return codes.ERROR
-        recording.start()
-        try:
-            recording.done.wait()
-            span = recording.timeline.span()
-            end_at = span[1] if span is not None else 0.0
-            sides = [_side(recording.timeline.picture, word, end_at) for word in (arguments.a, arguments.b)]
-        finally:
-            recording.stop()
-        _print_diff(sides, as_json=arguments.json)
-    except SideError as error:
-        complain(str(error))
-        return codes.USAGE
-    return codes.OK
-
-
-def _side(picture_at: "Callable[[float], Picture | None]", word: str, now: float) -> "Side":
-    from infer_console.view.diff import parse_side, side_of
-
-    replica, at = parse_side(word, now)
-    return side_of(word, picture_at(now if at is None else at), replica)
-
-
-def _diff_live(arguments: Namespace) -> int:
-    """What the flight recorder has of both times, its newest for now."""
-    from infer_console.past.flight import MOST_BYTES, PIECE_S
-    from infer_console.past.timeline import Timeline
-    from infer_console.view.diff import parse_side
-
-    now = time.time()
-    moments = [parse_side(word, now)[1] or now for word in (arguments.a, arguments.b)]
-
-    async def work(client: "EngineClient") -> int:
-        import io
-
-        from infer_console.past.load import Loader, load
-        from infer_console.past.tape import Tape
-        from infer_console.recording import RecordingReader
-
-        timeline = Timeline(client.target.url)
-        for at in dict.fromkeys(moments):
-            content = bytearray()
-            async for chunk in client.recording(at - PIECE_S, at):
-                content += chunk
-                if len(content) > MOST_BYTES:
-                    break
-            tape = Tape(MOST_BYTES)
-            loader = Loader(tape, client.target.url)
-            load(RecordingReader(io.BytesIO(bytes(content)), loader.aside).messages(), loader)
-            timeline.add_piece(tape)
-        sides = [_side(timeline.picture, word, now) for word in (arguments.a, arguments.b)]
-        _print_diff(sides, as_json=arguments.json)
-        return codes.OK
-
-    return call(arguments, work)
-
-
-def _print_diff(sides: "list[Side]", *, as_json: bool) -> None:
-    import shutil
-
-    from infer_console.cli.output import print_json, print_line
-    from infer_console.view.diff import diff_document, diff_rows
-    from infer_console.view.row import plain
-
-    if as_json:
-        print_json(diff_document(sides[0], sides[1]))
-        return
-    width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
-    for row in diff_rows(sides[0], sides[1], width):
-        print_line(plain(row).rstrip())
-
-
 # --- export
 
 
@@ -199,7 +107,7 @@ def _export(arguments: Namespace) -> int:
     from infer_console.past.when import span
     from infer_console.recording import RecordingError
 
-    recording = _open(arguments.recording)
+    recording = open_recording(arguments.recording)
     if recording is None:
         return codes.ERROR
     recording.start()
@@ -284,14 +192,6 @@ def _speed(given: str) -> float:
     return speed
 
 
-def _diff_arguments(parser: ArgumentParser) -> None:
-    side = "a replica (r2), a time (now, now-10m, 03:05:10), or a replica at a time (now-10m/r2)"
-    parser.add_argument("a", metavar="A", help=side)
-    parser.add_argument("b", metavar="B", help="the same")
-    parser.add_argument("--recording", metavar="FILE", help="of a recording, whose end is now")
-    json_option(parser)
-
-
 def _export_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("recording", metavar="RECORDING", help="the recording to take it from")
     parser.add_argument("file", metavar="FILE", help="a new file")
@@ -308,9 +208,6 @@ VERBS = (
         arguments=_replay_arguments,
         run=_replay,
         connects=False,
-    ),
-    Verb(
-        name="diff", help="what differs between two times or replicas", arguments=_diff_arguments, run=_diff
     ),
     Verb(
         name="export",

@@ -6,9 +6,9 @@ from typing import cast
 
 from infer_engine.protocol import Command, DrainMode, Fence, Release, Restart, Scale, Shed
 
-from infer_console.actions.params import parse_duration
-from infer_console.cli.act import send
-from infer_console.cli.verb import Verb, json_option
+from infer_console.cli.follow import send
+from infer_console.cli.verb import Verb, dry_run_option, json_option, no_wait_option
+from infer_console.cli.words import duration
 
 MAX_DEADLINE_S = 3600.0
 MAX_REASON = 256
@@ -79,10 +79,8 @@ def _common(parser: ArgumentParser, *, force: str | None = None) -> None:
     if force is not None:
         parser.add_argument("--force", action="store_true", help=force)
     parser.add_argument("--reason", type=_reason, default="", metavar="TEXT", help="for the audit")
-    parser.add_argument("--dry-run", action="store_true", help="say what it would do, and do nothing")
-    parser.add_argument(
-        "--no-wait", action="store_true", help="return when it has begun; it goes on by itself"
-    )
+    dry_run_option(parser)
+    no_wait_option(parser)
     json_option(parser)
 
 
@@ -129,20 +127,14 @@ def _shed_arguments(parser: ArgumentParser) -> None:
 
 
 def _deadline(parser: ArgumentParser, default: str, text: str) -> None:
+    deadline = duration(0.0, MAX_DEADLINE_S)
     parser.add_argument(
         "--deadline",
-        type=_duration,
-        default=_duration(default),
+        type=deadline,
+        default=deadline(default),
         metavar="DURATION",
         help=f"{text}; like 30s or 5m, at most 1h (default {default})",
     )
-
-
-def _duration(given: str) -> float:
-    seconds = parse_duration(given)
-    if seconds is None or not 0 <= seconds <= MAX_DEADLINE_S:
-        raise ArgumentTypeError(f"{given!r} was given, allowed is a duration like 30s or 5m, up to 1h")
-    return seconds
 
 
 def _reason(given: str) -> str:

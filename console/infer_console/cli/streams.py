@@ -3,15 +3,15 @@ read it and asks for it."""
 
 import asyncio
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from infer_engine.protocol import TokenDelta
 
-from infer_console.actions.params import parse_duration
 from infer_console.cli import codes
 from infer_console.cli.call import call
 from infer_console.cli.verb import Verb, json_option
+from infer_console.cli.words import duration
 
 if TYPE_CHECKING:
     from infer_console.sources.client import EngineClient
@@ -104,18 +104,15 @@ def _print(streams: list[dict[str, Any]], *, content: bool) -> None:
     print_table(("REQUEST", "TOKENS>", "ITL ms>", "WORST ms>", "ENDED", "TEXT"), rows)
 
 
-def _seconds(given: str) -> float:
-    seconds = parse_duration(given)
-    if seconds is None or not 0.1 <= seconds <= MOST_S:
-        raise ArgumentTypeError(f"{given!r} was given, allowed is a time from 0.1s to 10m")
-    return seconds
-
-
 def _arguments(parser: ArgumentParser) -> None:
     json_option(parser)
     parser.add_argument("ids", nargs="*", metavar="ID", help="requests (default: the first 16 that run)")
     parser.add_argument(
-        "--duration", type=_seconds, default=DEFAULT_S, metavar="TIME", help="listen so long (default 2s)"
+        "--duration",
+        type=duration(0.1, MOST_S),
+        default=DEFAULT_S,
+        metavar="TIME",
+        help="listen so long (default 2s)",
     )
     parser.add_argument(
         "--content",

@@ -7,9 +7,9 @@ from infer_engine.protocol import EVERYONE, ChangeTenant, Command, TenantLimits,
 from msgspec.structs import replace
 
 from infer_console.cli import codes
-from infer_console.cli.act import send
 from infer_console.cli.assignments import AssignmentError, change_options, parse_assignments, revert_after_s
 from infer_console.cli.call import call
+from infer_console.cli.follow import send
 from infer_console.cli.verb import Verb
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from infer_console.actions.params import Given, ParamError
 from infer_console.actions.trace_file import MOST_BYTES, TraceError, read_trace
 from infer_console.actions.traffic import INJECT, PROFILES, STOP_INJECT
 from infer_console.cli import codes
-from infer_console.cli.act import act, send
+from infer_console.cli.follow import act, send
 from infer_console.cli.options import add_options, given_options
 from infer_console.cli.verb import Verb
 

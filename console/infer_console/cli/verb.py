@@ -16,5 +16,15 @@ class Verb:
     connects: bool = True
 
 
+def dry_run_option(parser: ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="say what it would do, and do nothing")
+
+
+def no_wait_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return when it has begun; it goes on by itself"
+    )
+
+
 def json_option(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

@@ -2,18 +2,18 @@
 
 import asyncio
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 
 from infer_engine.protocol import Status
 
-from infer_console.actions.params import parse_duration
 from infer_console.cli import codes
 from infer_console.cli.call import find_target
 from infer_console.cli.verb import Verb
+from infer_console.cli.words import duration
 from infer_console.connect import Target
 
 PERIOD_S = 0.25
-DEFAULT_TIMEOUT_S = 300.0
+DEFAULT_TIMEOUT_S, MOST_TIMEOUT_S = 300.0, 86_400.0
 #: Replicas that somebody took out on purpose are not waited for.
 TAKEN_OUT = frozenset({"draining", "drained", "fenced", "stopping"})
 
@@ -66,18 +66,11 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--ready", action="store_true", help="until every replica in service is ready")
     parser.add_argument(
         "--timeout",
-        type=_timeout,
+        type=duration(0.0, MOST_TIMEOUT_S),
         default=DEFAULT_TIMEOUT_S,
         metavar="DURATION",
         help=f"exit 6 after this long, like 30s or 5m (default {DEFAULT_TIMEOUT_S:g}s)",
     )
-
-
-def _timeout(given: str) -> float:
-    seconds = parse_duration(given)
-    if seconds is None or not 0 <= seconds <= 86_400:
-        raise ArgumentTypeError(f"{given!r} was given, allowed is a duration like 30s or 5m, up to 24h")
-    return seconds
 
 
 VERBS = (Verb(name="wait", help="wait until the fleet is ready", arguments=_arguments, run=_wait),)

@@ -94,7 +94,6 @@ class Stretch:
     frames: tuple[bytes, ...]
     pending: bytes
     messages: int
-    is_last: bool
 
     def lines(self) -> Iterator[bytes]:
         decompressor = zstandard.ZstdDecompressor()
@@ -234,13 +233,7 @@ class Tape:
 
     def _read(self, index: int) -> Stretch:
         segment = self._segments[index]
-        return Stretch(
-            segment,
-            tuple(segment.frames),
-            bytes(segment.pending),
-            segment.messages,
-            index == len(self._segments) - 1,
-        )
+        return Stretch(segment, tuple(segment.frames), bytes(segment.pending), segment.messages)
 
     def events_until(self, at: float) -> tuple[Event, ...]:
         """The newest that were told by then, oldest first, at most ``MAX_EVENTS``."""

@@ -11,7 +11,6 @@ _COERCED = ("c.utf-8", "c.utf8", "utf-8")
 class Capabilities(NamedTuple):
     #: No drawing at all: ``TERM=dumb`` or none.
     dumb: bool
-    no_color: bool
     ascii_only: bool
     tmux: bool
 
@@ -20,7 +19,6 @@ def capabilities(environment: Mapping[str, str], *, ascii_only: bool = False) ->
     """``ascii_only`` is the operator's own word; else the locale decides."""
     return Capabilities(
         dumb=environment.get("TERM", "") in ("", "dumb"),
-        no_color=bool(environment.get("NO_COLOR")),
         ascii_only=ascii_only or not is_utf8(environment),
         tmux=bool(environment.get("TMUX")) or environment.get("TERM", "").startswith("tmux"),
     )

@@ -24,27 +24,25 @@ from infer_console.terminal.link import LinkBudget, Pace
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
 from infer_console.ui.acting import Acting
+from infer_console.ui.alarm_round import AlarmRound
 from infer_console.ui.backpressure import is_stuck
 from infer_console.ui.calling import Calling
 from infer_console.ui.commander import Commander
 from infer_console.ui.departure import Departure
 from infer_console.ui.display import DEFAULT_DISPLAY, Display
-from infer_console.ui.fleets import Fleets
+from infer_console.ui.fleet_switch import FleetSwitch
 from infer_console.ui.leaving import EndingSignals, TerminalGuard
 from infer_console.ui.looking_back import PLAY_S, LookingBack
 from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
+from infer_console.ui.overlays import Overlays
 from infer_console.ui.pacing import Pacer
 from infer_console.ui.painter import Painter
 from infer_console.ui.ports import CollectorPort, PastPort
 from infer_console.ui.quick_keys import as_typed, keep_escape
 from infer_console.ui.screens.base import ConsoleScreen, Interest, PaintedScreen
-from infer_console.ui.screens.boxes import KindsScreen, OperationScreen
-from infer_console.ui.screens.command import CommandScreen, PaletteScreen
 from infer_console.ui.screens.doctor import DoctorScreen
 from infer_console.ui.screens.events import EventsScreen
 from infer_console.ui.screens.fleet import FleetScreen
-from infer_console.ui.screens.fleets import FleetsScreen
-from infer_console.ui.screens.overlay import FilterScreen, HelpScreen
 from infer_console.ui.screens.planner import PlannerScreen
 from infer_console.ui.screens.replica import ReplicaScreen
 from infer_console.ui.screens.requests import RequestsScreen
@@ -54,9 +52,7 @@ from infer_console.ui.terminal_watch import follow_size, is_gone
 from infer_console.ui.themes import Theme
 from infer_console.ui.theming import Theming
 from infer_console.ui.time_travel import TimeTravel
-from infer_console.view.alarms import ordered_alarms
 from infer_console.view.look import Look, ScreenName
-from infer_console.view.order import pane_ids
 from infer_console.view.priority import row_ranks
 
 if TYPE_CHECKING:
@@ -75,7 +71,6 @@ HEARTBEAT_S = 1.0
 STARTED_S = 3.0
 #: Replicas whose rosters the past's list of requests is made of.
 MOST_LISTED = 16
-ONE_FLEET = "one fleet; --connect may be given several times"
 LEAVE_KEYS = ("ctrl+c", "ctrl+q")
 COLOR_SYSTEMS = {
     "standard": ColorSystem.STANDARD,
@@ -120,7 +115,7 @@ class ConsoleApp(App[int]):
         super().__init__(ansi_color=True)
         keep_escape()
         self.collector = collector
-        self._fleets = collector if isinstance(collector, Fleets) else None
+        self.fleets = FleetSwitch(self, collector)
         self.look = Look()
         self.output_filter = OutputFilter()
         self._line_filter = SegmentFilter(self.output_filter, ascii_only=display.ascii_only)
@@ -130,7 +125,9 @@ class ConsoleApp(App[int]):
         self._guard = guard
         self._signals = EndingSignals()
         self.calling = Calling(self, display, guard)
+        self.overlays = Overlays(self)
         self.acting = Acting(self)
+        self.alarms = AlarmRound(self)
         self.looking_back = LookingBack(self, past)
         self.departure = Departure(self, embedded=embedded)
         self.theming = Theming(theme, self.console.color_system, self._dress, self.say)
@@ -144,7 +141,6 @@ class ConsoleApp(App[int]):
         self.commander = Commander(self)
         self._troubles = [*self.theming.troubles, *self.commander.troubles]
         self._read_keymap()
-        self._alarm = -1
         self._interest: Interest | None = None
 
     # --- keys
@@ -271,8 +267,7 @@ class ConsoleApp(App[int]):
         has gone."""
         self.pacer.painted()
         self.time.refresh()
-        if self._fleets is not None:
-            self.look.others = self._fleets.others()
+        self.look.others = self.fleets.others()
         screen = self.screen_stack[-1] if self.screen_stack else None
         return screen.paint() if isinstance(screen, PaintedScreen) else 0
 
@@ -359,67 +354,9 @@ class ConsoleApp(App[int]):
         self.look.cursors.pop(("requests", "timeline"), None)
         self.go("requests")
 
-    def next_alarm(self) -> None:
-        alarms = ordered_alarms(self.shown_picture)
-        if not alarms:
-            self.say("no alarm")
-            return
-        self._alarm = (self._alarm + 1) % len(alarms)
-        alarm = alarms[self._alarm]
-        self.say(f"alarm {self._alarm + 1} of {len(alarms)}: {alarm.text}")
-        if alarm.replica is None:
-            return
-        if isinstance(self.screen, ConsoleScreen) and self.screen.name_in_look == "replica":
-            self.look.replica = alarm.replica
-        else:
-            ids = pane_ids(self.shown_picture, self.look, "fleet", "replicas")
-            self.look.cursor("fleet", "replicas").select(ids, alarm.replica)
-            self.look.focus["fleet"] = "replicas"
-            self.go("fleet")
-        self.frame()
-
-    @property
-    def pictures(self) -> list[Picture]:
-        """The newest of every fleet."""
-        fleets = self._fleets
-        return list(fleets.pictures.values()) if fleets is not None else [self.collector.picture]
-
-    @property
-    def fleet_names(self) -> tuple[str, ...]:
-        return self._fleets.names if self._fleets is not None else ()
-
-    @property
-    def fleet_name(self) -> str:
-        """The one that is shown, as in ``fleet_names``."""
-        return self._fleets.name if self._fleets is not None else ""
-
-    def open_fleets(self) -> None:
-        if self._fleets is None:
-            self.say(ONE_FLEET)
-        elif isinstance(self.screen, ConsoleScreen):
-            self.push_screen(FleetsScreen(self.screen))
-
-    def next_fleet(self) -> None:
-        fleets = self._fleets
-        if fleets is None:
-            self.say(ONE_FLEET)
-        else:
-            names = fleets.names
-            self.show_fleet(names[(names.index(fleets.name) + 1) % len(names)])
-
-    def show_fleet(self, name: str) -> None:
-        """One of ``fleet_names``, from its Fleet screen on: nothing that was selected is in another one."""
-        fleets = self._fleets
-        if fleets is None or name not in fleets.names or name == fleets.name:
-            return
-        self.time.resume()
-        before = fleets.names.index(fleets.name)
-        fleets.show(name)
-        self.acting.change_fleet(before, fleets.names.index(name))
-        self.look.forget_selections()
-        self._interest, self._alarm = None, -1
-        self.go("fleet")
-        self.say(f"fleet: {name}")
+    def ask_anew(self) -> None:
+        """What is looked at is not yet asked of the collector that is shown now."""
+        self._interest = None
 
     def _heartbeat(self) -> None:
         if is_gone(self):
@@ -434,30 +371,6 @@ class ConsoleApp(App[int]):
         """A short notice in place of the key bar."""
         self._notice = (safe(text, 200), time.monotonic() + for_s)
         self.frame()
-
-    def open_filter(self) -> None:
-        if isinstance(self.screen, ConsoleScreen):
-            self.push_screen(FilterScreen(self.screen))
-
-    def open_command(self, text: str = "") -> None:
-        if isinstance(self.screen, ConsoleScreen):
-            self.push_screen(CommandScreen(self.screen, text))
-
-    def open_palette(self) -> None:
-        if isinstance(self.screen, ConsoleScreen):
-            self.push_screen(PaletteScreen(self.screen))
-
-    def open_kinds(self) -> None:
-        if isinstance(self.screen, ConsoleScreen):
-            self.push_screen(KindsScreen(self.screen))
-
-    def open_operation(self, operation: str) -> None:
-        if isinstance(self.screen, ConsoleScreen):
-            self.push_screen(OperationScreen(self.screen, operation))
-
-    def open_help(self, about: ScreenName) -> None:
-        if isinstance(self.screen, ConsoleScreen):
-            self.push_screen(HelpScreen(self.screen, about))
 
 
 def run_app(

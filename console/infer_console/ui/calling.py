@@ -30,7 +30,7 @@ class Calling:
         picture = self._app.collector.picture
         alarms = {
             f"{place} {alarm.rule} {alarm.replica}": alarm.text
-            for place, each in enumerate(self._app.pictures)
+            for place, each in enumerate(self._app.fleets.pictures)
             for alarm in ordered_alarms(each)
             if alarm.severity == "critical"
         }

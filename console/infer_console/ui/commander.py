@@ -62,8 +62,8 @@ class Commander:
             "diff": self._diff,
             "at": lambda asked, _screen: app.looking_back.jump_to(moment(asked.values["moment"], app.now())),
             "undo": lambda _asked, _screen: app.acting.undo(),
-            "help": lambda _asked, screen: app.open_help(screen.name_in_look),
-            "palette": lambda _asked, _screen: app.open_palette(),
+            "help": lambda _asked, screen: app.overlays.help(screen.name_in_look),
+            "palette": lambda _asked, _screen: app.overlays.palette(),
             "q": lambda _asked, _screen: app.departure.leave(),
         }
 
@@ -75,7 +75,7 @@ class Commander:
             screen=screen.name_in_look,
             themes=app.theming.names,
             views=tuple(sorted(self.views)),
-            fleets=app.fleet_names,
+            fleets=app.fleets.names,
             columns=column_names(app.shown_picture, app.look, screen.name_in_look),
         )
 
@@ -151,7 +151,7 @@ class Commander:
     def _fleet(self, asked: Asked, _screen: "ConsoleScreen") -> None:
         name = asked.values.get("name")
         if name is not None:
-            self._app.show_fleet(name)
+            self._app.fleets.show(name)
         self._app.go("fleet")
 
     def _replica(self, asked: Asked, screen: "ConsoleScreen") -> None:

@@ -14,7 +14,6 @@ from infer_console.view.look import Look
 from infer_console.view.scrubber import Scrub
 from infer_console.view.timeline import clock_pace
 
-FINE_S, COARSE_S = 5.0, 60.0
 #: The track shows the last half hour, or from a little before the moment that is shown.
 TRACK_S, MARGIN_S = 1_800.0, 60.0
 #: A mark that is nearer than this is the one at which the operator stands.

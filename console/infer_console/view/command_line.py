@@ -7,6 +7,7 @@ from infer_console.commands.complete import Found
 from infer_console.commands.known import Known
 from infer_console.commands.line import CommandLine
 from infer_console.terminal.safe_text import safe
+from infer_console.view.box import box, titled
 from infer_console.view.layout import window
 from infer_console.view.row import Line, Row, Shown
 
@@ -53,13 +54,8 @@ def palette_rows(search: str, found: Sequence[Found], at: int, width: int, heigh
     outer = max(20, min(84, width - 2))
     inner = outer - 4
     room = max(1, min(16, height - 6))
-    top = Line(outer, "dialog").put("┌─ ", "rule").put("Commands", "strong").put(" ")
-    rows = [
-        top.to(outer - 1, "─", "rule").put("┐", "rule").row(),
-        _framed(
-            Line(inner, "dialog").put("› ", "accent").put(safe(search), "strong").put("▏", "accent"), outer
-        ),
-    ]
+    typed = Line(inner, "dialog").put("› ", "accent").put(safe(search), "strong").put("▏", "accent")
+    rows = [typed.row()]
     shown = window(len(found), room, at)
     for index in shown:
         each = found[index]
@@ -68,14 +64,8 @@ def palette_rows(search: str, found: Sequence[Found], at: int, width: int, heigh
             "" if each.whole else " …", "dim"
         )
         line.to(min(26, inner // 2)).put("  ").put(safe(each.help), "dim")
-        rows.append(_framed(line, outer))
+        rows.append(line.row())
     if not found:
-        rows.append(_framed(Line(inner, "dialog").put("no command is like this", "dim"), outer))
-    rows += [_framed(Line(inner, "dialog"), outer)] * (room - max(1, len(shown)))
-    bottom = Line(outer, "dialog").put("└", "rule").to(outer - 27, "─", "rule")
-    bottom.put(" enter: do  esc: close ", "dim")
-    return [*rows, bottom.to(outer - 1, "─", "rule").put("┘", "rule").row()]
-
-
-def _framed(line: Line, outer: int) -> Row:
-    return Line(outer, "dialog").put("│ ", "rule").put_spans(line.row()).to(outer - 2).put(" │", "rule").row()
+        rows.append(Line(inner, "dialog").put("no command is like this", "dim").row())
+    rows += [Line(inner, "dialog").row()] * (room - max(1, len(shown)))
+    return box(titled(outer, "Commands"), rows, " enter: do  esc: close ")

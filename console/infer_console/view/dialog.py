@@ -10,16 +10,13 @@ from typing import Literal
 from infer_engine.protocol import Operation
 
 from infer_console.actions.action import Undo, Verdict
-from infer_console.actions.cancel import find_request
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
+from infer_console.view.box import box, titled
 from infer_console.view.form import Field, Form
-from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, seconds
-from infer_console.view.kv_unit import kv_unit
-from infer_console.view.layout import fill
 from infer_console.view.operations import operation_row
 from infer_console.view.row import Line, Role, Row, Shown, with_tone
-from infer_console.view.tenants import pool_blocks
+from infer_console.view.target_numbers import target_row
 
 WIDTH = 84
 _LABEL = 20
@@ -79,7 +76,7 @@ def dialog_rows(dialog: Dialog, picture: Picture, width: int, height: int, now: 
         notice += _wrapped(dialog.changed, inner, "△ ", "warn")
     if dialog.form.notice and dialog.form.word and dialog.phase in ("edit", "failed"):
         notice.append(Line(inner, "dialog").put(safe(dialog.form.notice, 60), "warn").row())
-    head = [_numbers(dialog, picture, inner)]
+    head = [target_row(picture, dialog.form.action.target, dialog.form.current_target, inner)]
     if dialog.caution:
         head.append(Line(inner, "dialog").put("△ ", "warn").put(safe(dialog.caution), "warn").row())
     head.append(_blank(inner))
@@ -95,17 +92,15 @@ def dialog_rows(dialog: Dialog, picture: Picture, width: int, height: int, now: 
     if len(middle) > room:
         middle = [*middle[: max(0, room - 1)], Line(inner, "dialog").put("…", "dim").row()][:room]
     body = [*head, *fields, *middle, *foot][-inside:] if inside else []
-    return [_top(dialog, picture, outer), *(_framed(row, outer) for row in body), _bottom(outer)]
+    return box(_title(dialog.form, picture, outer), body)
 
 
-def _top(dialog: Dialog, picture: Picture, outer: int) -> Row:
-    form = dialog.form
-    line = Line(outer, "dialog").put("┌─ ", "rule").put(safe(form.action.title), "strong")
-    line.put(_on(form, picture), "accent").put(" ")
+def _title(form: Form, picture: Picture, outer: int) -> Line:
+    """What the verb is, what it is about, and how dangerous it is."""
+    line = titled(outer, safe(form.action.title), _on(form, picture))
     kind = "destructive" if form.loses_work() else "forced" if form.forced() else form.action.danger
     danger, role = _DANGERS[kind]
-    line.to(outer - len(danger) - 2, "─", "rule").put(danger, role).put("─┐", "rule")
-    return line.row()
+    return line.to(outer - len(danger) - 2, "─", "rule").put(danger, role)
 
 
 def _on(form: Form, picture: Picture) -> SafeText:
@@ -117,82 +112,8 @@ def _on(form: Form, picture: Picture) -> SafeText:
     return safe(f": all {len(picture.replicas)} replicas")
 
 
-def _bottom(outer: int) -> Row:
-    return Line(outer, "dialog").put("└", "rule").to(outer - 1, "─", "rule").put("┘", "rule").row()
-
-
-def _framed(row: Row, outer: int) -> Row:
-    return Line(outer, "dialog").put("│ ", "rule").put_spans(row).to(outer - 2).put(" │", "rule").row()
-
-
 def _blank(inner: int) -> Row:
     return Line(inner, "dialog").row()
-
-
-def _numbers(dialog: Dialog, picture: Picture, inner: int) -> Row:
-    """The target's numbers at this moment."""
-    line = Line(inner, "dialog").put("now  ", "label")
-    target = dialog.form.current_target
-    if dialog.form.action.target == "request":
-        return _request_numbers(line, picture, target)
-    if dialog.form.action.target == "tenant" and target is not None:
-        return _tenant_numbers(line, picture, target)
-    replica = picture.replicas.get(target or "")
-    if replica is not None:
-        status = replica.status
-        kv = status.kv
-        line.put(safe(status.state)).put("  RUN ", "label").put(count(status.running))
-        line.put("  WAIT ", "label").put(count(status.waiting)).put("  KV ", "label")
-        line.put(percent(kv.used / kv.total) if kv.used is not None and kv.total else UNKNOWN).put(
-            "% ", "dim"
-        )
-        line.put(count(kv.used)).put(" of ", "dim").put(count(kv.total)).put(" ").put(kv_unit(kv), "dim")
-        return _ttft(line, status.ttft_s.p99).row()
-    if target is not None:
-        return line.put("not there any more", "crit").row()
-    totals = picture.totals
-    if totals is None:
-        return line.put("–", "dim").row()
-    line.put(safe(f"{totals.ready} of {totals.replicas} ready")).put("  RUN ", "label").put(
-        count(totals.running)
-    )
-    line.put("  WAIT ", "label").put(count(totals.waiting)).put("  KV ", "label")
-    line.put(percent(totals.kv_used_ratio)).put("%", "dim")
-    return _ttft(line, totals.ttft_s.p99).row()
-
-
-def _ttft(line: Line, p99_s: float | None) -> Line:
-    line.put("  TTFT p99 ", "label").put(seconds(p99_s))
-    return line.put("s" if p99_s is not None else "", "dim")
-
-
-def _tenant_numbers(line: Line, picture: Picture, tenant: str) -> Row:
-    """What it uses of the whole fleet; the server names those with the most blocks alone."""
-    uses = picture.totals.tenants if picture.totals is not None else []
-    use = next((use for use in uses if use.tenants == 1 and use.tenant == tenant), None)
-    if use is None:
-        among = next((other.tenants for other in uses if other.tenants > 1), 0)
-        words = f"not told: it may be one of {count(among)} others" if among else "it has nothing here"
-        return line.put(safe(words) if uses else UNKNOWN, "dim").row()
-    pool = pool_blocks(picture)
-    line.put("RUN ", "label").put(count(use.running)).put("  WAIT ", "label").put(count(use.waiting))
-    line.put("  KV ", "label").put(percent(use.kv_blocks / pool) if pool else UNKNOWN).put("% ", "dim")
-    line.put(count(use.kv_blocks)).put(" blk", "dim")
-    line.put("  REQ/m ", "label").put(count(use.requests_per_min))
-    return line.put("  refused/m ", "label").put(count(use.refused_per_min)).row()
-
-
-def _request_numbers(line: Line, picture: Picture, target: str | None) -> Row:
-    row = find_request(picture, target)
-    if row is None:
-        return line.put("not there any more", "crit").row()
-    line.put(safe(row.phase or row.state))
-    if row.replica is not None:
-        line.put(" on ", "dim").put(safe_identifier(row.replica), "strong")
-    line.put("  prompt ", "label").put(count(row.prompt_tokens)).put("  generated ", "label")
-    line.put(count(row.generated_tokens)).put("  blocks ", "label").put(count(row.kv_blocks))
-    line.put("  age ", "label").put(age(row.age_s)).put("  ITL ", "label")
-    return line.put(milliseconds(row.last_itl_s)).put("ms" if row.last_itl_s is not None else "", "dim").row()
 
 
 def _field_rows(dialog: Dialog, inner: int) -> list[Row]:
@@ -367,6 +288,4 @@ def question_rows(title: Shown, lines: list[SafeText], yes: Shown, no: Shown, wi
     inner = outer - 4
     body = [_blank(inner), *(Line(inner, "dialog").put(text).row() for text in lines), _blank(inner)]
     body.append(Line(inner, "dialog").put(yes, "act").put("    ").put(no, "key").row())
-    top = Line(outer, "dialog").put("┌─ ", "rule").put(title, "strong").put(" ")
-    rows = [top.to(outer - 1, "─", "rule").put("┐", "rule").row()]
-    return fill([*rows, *(_framed(row, outer) for row in body), _bottom(outer)], len(body) + 2, outer)
+    return box(titled(outer, title), body)

@@ -8,8 +8,9 @@ from infer_engine.protocol import Replica
 from infer_console.past.when import moment
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
+from infer_console.view.box import CLOSES, box, titled
 from infer_console.view.format import UNKNOWN, clock, count, milliseconds, percent, rate, seconds
-from infer_console.view.row import Line, Role, Row, Shown
+from infer_console.view.row import Line, Role, Row, Shown, with_tone
 
 Show = Callable[[float | None], SafeText]
 
@@ -110,14 +111,8 @@ def diff_rows(a: Side, b: Side, width: int, height: int | None = None) -> list[R
 
 def diff_box(a: Side, b: Side, width: int, height: int) -> list[Row]:
     """The rows in a frame, for a box over a screen."""
-    top = Line(width, "dialog").put("┌─ ", "rule").put("What differs", "strong").put(" ")
-    made = [top.to(width - 1, "─", "rule").put("┐", "rule").row()]
-    for row in diff_rows(a, b, max(1, width - 4), max(3, height - 2)):
-        inner = tuple(span._replace(tone="dialog") for span in row)
-        line = Line(width, "dialog").put("│ ", "rule").put_spans(inner)
-        made.append(line.to(width - 2).put(" │", "rule").row())
-    bottom = Line(width, "dialog").put("└", "rule").to(width - 18, "─", "rule").put(" any key closes ", "dim")
-    return [*made, bottom.put("─┘", "rule").row()]
+    rows = diff_rows(a, b, max(1, width - 4), max(3, height - 2))
+    return box(titled(width, "What differs"), (with_tone(row, "dialog") for row in rows), CLOSES)
 
 
 def _row(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import safe
 from infer_console.view.banner import link_word
+from infer_console.view.box import box, titled
 from infer_console.view.format import UNKNOWN, count
 from infer_console.view.row import Line, Role, Row
 
@@ -22,13 +23,7 @@ def fleet_rows(fleets: Mapping[str, Picture], shown: str, width: int, height: in
     keys = Line(inner, "dialog").put(safe(f"1-{len(fleets)}"), "key").put(" shows it  ", "dim")
     keys.put("ctrl+n", "key").put(" the next  ", "dim").put("esc", "key").put(" closes", "dim")
     body.append(keys.row())
-    top = Line(outer, "dialog").put("┌─ ", "rule").put("Fleets", "strong").put(" ")
-    rows = [top.to(outer - 1, "─", "rule").put("┐", "rule").row()]
-    for row in body:
-        line = Line(outer, "dialog").put("│ ", "rule").put_spans(row).to(outer - 2)
-        rows.append(line.put(" │", "rule").row())
-    rows.append(Line(outer, "dialog").put("└", "rule").to(outer - 1, "─", "rule").put("┘", "rule").row())
-    return rows[:height]
+    return box(titled(outer, "Fleets"), body)[:height]
 
 
 def _row(number: int, name: str, picture: Picture, shown: bool, width: int, now: float) -> Row:

@@ -1,6 +1,7 @@
 """The help page: every key of the screen, and what the signs mean."""
 
 from infer_console.terminal.safe_text import safe
+from infer_console.view.box import CLOSES, box, titled
 from infer_console.view.keys import ALL, Key, keys_of
 from infer_console.view.look import Keymap, ScreenName
 from infer_console.view.row import Line, Role, Row, Shown, beside
@@ -49,14 +50,7 @@ def help_rows(
     if len(rows) > room:
         more = safe(f"… {len(rows) - room + 1} more in a taller terminal", inner)
         rows[room - 1 :] = [Line(inner, "dialog").put(more, "warn").row()]
-    top = Line(outer, "dialog").put("┌─ ", "rule").put("Help", "strong").put(" ")
-    made = [top.to(outer - 1, "─", "rule").put("┐", "rule").row()]
-    for row in rows:
-        made.append(
-            Line(outer, "dialog").put("│ ", "rule").put_spans(row).to(outer - 2).put(" │", "rule").row()
-        )
-    bottom = Line(outer, "dialog").put("└", "rule").to(outer - 18, "─", "rule").put(" any key closes ", "dim")
-    return [*made, bottom.put("─┘", "rule").row()]
+    return box(titled(outer, "Help"), rows, CLOSES)
 
 
 def _first_row(inner: int, why_not: Shown) -> Row:

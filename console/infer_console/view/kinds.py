@@ -4,6 +4,7 @@ from collections import Counter
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import safe
+from infer_console.view.box import box, titled
 from infer_console.view.events import WORDS
 from infer_console.view.format import count
 from infer_console.view.look import Look
@@ -41,10 +42,4 @@ def kind_rows(picture: Picture, look: Look, at: int, width: int, height: int) ->
     keys = Line(inner, "dialog").put("space", "key").put(" on or off  ", "dim").put("a", "key")
     keys.put(" all  ", "dim").put("n", "key").put(" none  ", "dim").put("esc", "key").put(" closes", "dim")
     body.append(keys.row())
-    top = Line(outer, "dialog").put("┌─ ", "rule").put("Kinds of events", "strong").put(" ")
-    rows = [top.to(outer - 1, "─", "rule").put("┐", "rule").row()]
-    for row in body:
-        line = Line(outer, "dialog").put("│ ", "rule").put_spans(row).to(outer - 2)
-        rows.append(line.put(" │", "rule").row())
-    rows.append(Line(outer, "dialog").put("└", "rule").to(outer - 1, "─", "rule").put("┘", "rule").row())
-    return rows[:height]
+    return box(titled(outer, "Kinds of events"), body)[:height]

@@ -6,6 +6,7 @@ from infer_engine.protocol import Operation
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
+from infer_console.view.box import CLOSES, box, titled
 from infer_console.view.format import UNKNOWN, age, clock
 from infer_console.view.gauge import progress
 from infer_console.view.layout import rule, window
@@ -68,14 +69,7 @@ def operation_box(picture: Picture, operation: str, width: int, height: int, now
     room = max(1, height - 2)
     if len(body) > room:
         body = [*body[: room - 1], Line(inner, "dialog").put("…", "dim").row()]
-    top = Line(outer, "dialog").put("┌─ ", "rule").put("Operation ", "strong")
-    top.put(safe_identifier(operation), "accent").put(" ")
-    rows = [top.to(outer - 1, "─", "rule").put("┐", "rule").row()]
-    for row in body:
-        line = Line(outer, "dialog").put("│ ", "rule").put_spans(row).to(outer - 2)
-        rows.append(line.put(" │", "rule").row())
-    bottom = Line(outer, "dialog").put("└", "rule").to(outer - 18, "─", "rule").put(" any key closes ", "dim")
-    return [*rows, bottom.to(outer - 1, "─", "rule").put("┘", "rule").row()]
+    return box(titled(outer, "Operation ", safe_identifier(operation)), body, CLOSES)
 
 
 def _gone(inner: int) -> list[Row]:

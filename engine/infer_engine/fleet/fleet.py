@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from infer_engine.fleet.beginning import Start, restore, starting
 from infer_engine.fleet.board import Board
 from infer_engine.fleet.cancelling import cancel
 from infer_engine.fleet.capacity import Capacity
@@ -41,7 +42,7 @@ from infer_engine.fleet.scaling import Scaling
 from infer_engine.fleet.scaling_desk import ScalingDesk
 from infer_engine.fleet.shedding import Shedding
 from infer_engine.fleet.spec_file import SpecDir
-from infer_engine.fleet.specs import Specs, Start, restore, starting
+from infer_engine.fleet.specs import Specs
 from infer_engine.fleet.stalls import Stalls
 from infer_engine.fleet.stopping import Stopping
 from infer_engine.fleet.tenant_changes import TenantChanges

@@ -32,7 +32,6 @@ class Guest:
     asked: str | None
     link: TcpLink
     seat: "Seat | None" = None
-    leaves: bool = False
 
     def tell(self, message: ToJoiner) -> bool:
         return self.link.send_to(self.route, encode_join(message)) == "sent"

@@ -9,10 +9,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from infer_engine.fleet.beginning import Wanted
 from infer_engine.fleet.generation import Refusal
 from infer_engine.fleet.joined import Guest, Seat
 from infer_engine.fleet.members import Members, tell_failure
-from infer_engine.fleet.specs import Wanted
 from infer_engine.protocol import Drain
 from infer_engine.replica.curve import KeyPair
 from infer_engine.replica.handle import JoinedFrom
@@ -76,7 +76,7 @@ class Door:
 
 @dataclass(slots=True, kw_only=True)
 class Joining:
-    """``drain`` begins a drain that is in nobody's spec, ``on_drained`` says whether one is done."""
+    """``drain`` begins a drain that is in nobody's spec."""
 
     door: Door
     link: TcpLink
@@ -148,7 +148,6 @@ class Joining:
         seat = guest.seat
         if seat is None or seat.handle.id in self._tasks:
             return
-        guest.leaves = True
         within_s = min(MOST_LEAVE_S, max(0.0, leave.within_s))
         self._start(seat.handle.id, self._see_off(seat, within_s))
 

@@ -314,7 +314,7 @@ class Lifecycle:
         if handle.own_death:
             self._crashes.append(self._clock())
         recent = sum(self._clock() - crash_s <= CRASH_WINDOW_S for crash_s in self._crashes)
-        # Forget the dead life first.
+        # Those who are told of its end below must not send to it any more.
         self._lost()
         handle.error = error
         set_state(handle, self._feed, "failed", message=error)

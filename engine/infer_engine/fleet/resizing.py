@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from infer_engine.fleet.beginning import Wanted
 from infer_engine.fleet.drain import MIN_READY
 from infer_engine.fleet.generation import misfit, refuse
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.members import Members
 from infer_engine.fleet.not_ours import not_ours
-from infer_engine.fleet.specs import Wanted
 from infer_engine.protocol import Effect, Scale
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.settings import ServerSettings

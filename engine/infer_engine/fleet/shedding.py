@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from infer_engine.fleet.beginning import Wanted
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.outlook_desk import OutlookDesk
 from infer_engine.fleet.outlook_words import extended, of_tier
-from infer_engine.fleet.specs import Wanted
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import Effect, Shed, TenantLimits
 from infer_engine.replica.handle import ReplicaHandle

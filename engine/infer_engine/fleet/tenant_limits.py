@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from infer_engine.fleet.beginning import Wanted
 from infer_engine.fleet.outlook_desk import OutlookDesk
 from infer_engine.fleet.outlook_words import extended, of_tenant
-from infer_engine.fleet.specs import Wanted
 from infer_engine.fleet.telling import tell_all
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.protocol import EVERYONE, ChangeTenant, Effect, TenantLimits, Tenants, TenantStatus

@@ -4,9 +4,9 @@ requests."""
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from infer_engine.fleet.beginning import Wanted, common_limits, prime_tenants
 from infer_engine.fleet.observers import Observers
 from infer_engine.fleet.placement import Placement
-from infer_engine.fleet.specs import Wanted, common_limits, prime_tenants
 from infer_engine.fleet.state_change import set_state
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.replica.handle import ReplicaHandle

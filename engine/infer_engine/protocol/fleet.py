@@ -95,7 +95,6 @@ class Fleet(Struct, frozen=True, kw_only=True):
     name: str
     model: str
     simulated: bool = False
-    # beyond the first contract
     version: str | None = None
     context_length: int | None = None
     gateway: GatewayStatus = GatewayStatus()

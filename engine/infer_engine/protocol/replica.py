@@ -106,7 +106,6 @@ class Replica(Struct, frozen=True, kw_only=True):
     itl_s: Percentiles = Percentiles()
     preemptions: int | None = None
     prefix_hit_ratio: float | None = None
-    # beyond the first contract
     incarnation: int = 0
     pid: int | None = None
     #: Most that run at once: the limit, or fewer where a server of others has shown that it takes no more.

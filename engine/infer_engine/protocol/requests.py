@@ -31,7 +31,6 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     #: The id of the request this one waits behind.
     behind: str | None = None
     synthetic: bool = False
-    # beyond the first contract
     max_tokens: int | None = None
     #: Tokens whose KV is in the pool; below ``prompt_tokens`` while the prompt prefills.
     computed_tokens: int = 0

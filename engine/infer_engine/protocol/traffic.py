@@ -71,7 +71,6 @@ class TrafficStatus(Struct, frozen=True):
     not_sent: int = 0
     #: Why it stopped by itself, if it did.
     stopped_because: str | None = None
-    # beyond the first contract
     #: Requests that a closed loop keeps in flight; None where arrivals do not wait for answers.
     concurrency: int | None = None
     seed: int | None = None

@@ -124,13 +124,4 @@ def _prefills(plan: Plan) -> list[Prefilled]:
 
 def limits_set(incarnation: int, call: int, old: Limits, new: Limits) -> LimitsSet:
     """The answer to a change of limits that was made."""
-    return LimitsSet(
-        incarnation=incarnation,
-        call=call,
-        old=old.by_name(),
-        new=new.by_name(),
-        old_tenant_default=old.tenant_default,
-        new_tenant_default=new.tenant_default,
-        old_tenants=dict(old.tenants),
-        new_tenants=dict(new.tenants),
-    )
+    return LimitsSet(incarnation=incarnation, call=call, old=old.by_name(), new=new.by_name())

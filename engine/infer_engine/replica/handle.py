@@ -119,7 +119,6 @@ class ReplicaHandle:
         #: Of the observation, where it came with the block map.
         self.block_runs: list[BlockRun] | None = None
         #: When the observation came, monotonic and wall clock.
-        self.observed_s: float | None = None
         self.observed_at: float | None = None
         #: Present limits by name.
         self.limits: dict[str, int] = {}
@@ -167,7 +166,7 @@ class ReplicaHandle:
                 self._unacked += 1
             case Observation():
                 self.observation = message
-                self.observed_s, self.observed_at = now_s, at
+                self.observed_at = at
                 self.observed_report = self.report
                 self.block_runs = None if message.blocks is None else block_runs(message.blocks)
                 self.report_is_newer = False

@@ -317,10 +317,6 @@ class LimitsSet(Struct, frozen=True, kw_only=True, tag="limits-set"):
     call: Count
     old: dict[str, Count] = {}
     new: dict[str, Count] = {}
-    old_tenant_default: TenantLimits = TenantLimits()
-    new_tenant_default: TenantLimits = TenantLimits()
-    old_tenants: dict[str, TenantLimits] = {}
-    new_tenants: dict[str, TenantLimits] = {}
     error: str | None = None
 
 

@@ -252,7 +252,7 @@ def connect(order: Connect) -> Connected | NotConnected:
                 "it can run code on all of its nodes: start it with RAY_AUTH_MODE=token, or set "
                 "RAY_AUTH_MODE=disabled here too to use it as it is"
             )
-        return Connected(cluster=cluster, address=ray.util.get_node_ip_address(), nodes=living_nodes())
+        return Connected(address=ray.util.get_node_ip_address(), nodes=living_nodes())
     except (ConnectionError, RayError, RuntimeError, ValueError, TimeoutError) as error:
         return NotConnected(error=" ".join(str(error).split()), see_log=True)
 

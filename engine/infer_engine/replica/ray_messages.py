@@ -66,7 +66,6 @@ ToDriver = Connect | Place | Run | Look | End
 class Connected(Struct, frozen=True, kw_only=True, tag="connected"):
     """``address`` is this machine's, as the other nodes reach it."""
 
-    cluster: str
     address: str
     nodes: list[Node]
 

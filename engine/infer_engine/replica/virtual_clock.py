@@ -40,10 +40,6 @@ class Timer:
     def cancel(self) -> None:
         self._callback = None
 
-    @property
-    def is_cancelled(self) -> bool:
-        return self._callback is None
-
     def run(self) -> None:
         """Once; what was cancelled does nothing."""
         callback, self._callback = self._callback, None

@@ -27,8 +27,6 @@ class Mailbox:
     most_events: int = MOST_EVENTS
     #: Events that were never sent, since the start.
     dropped: int = 0
-    #: Values that a newer one replaced before they were sent, since the start.
-    replaced: int = 0
     _slots: dict[str, Letter] = field(default_factory=dict[str, Letter])
     _events: deque[Letter] = field(default_factory=deque[Letter])
     _untold: int = 0
@@ -38,7 +36,6 @@ class Mailbox:
 
     def latest(self, letter: Letter) -> None:
         """Replaces what waits under the same topic, and keeps its place."""
-        self.replaced += letter.topic in self._slots
         self._slots[letter.topic] = letter
 
     def event(self, letter: Letter) -> None:

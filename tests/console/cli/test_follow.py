@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 from infer_console.cli import codes
-from infer_console.cli.act import QUIET_S, Saying, follow
+from infer_console.cli.follow import QUIET_S, Saying, follow
 from infer_engine.protocol import Operation, OperationPhase, Problem
 
 

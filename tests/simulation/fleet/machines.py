@@ -42,10 +42,6 @@ class Machine(InprocReplica):
         """None while it loads."""
         return self._loop.scheduler if self._loop is not None else None
 
-    @property
-    def frozen(self) -> bool:
-        return self._frozen
-
 
 class Machines(InprocReplicas):
     """``load_s`` and whether loading fails are drawn for each life."""

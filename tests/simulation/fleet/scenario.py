@@ -12,7 +12,6 @@ from unittest.mock import patch
 from infer_engine.control import drains, lifecycle, scaling
 from infer_engine.replica.launch_inproc import MakeRunner
 from infer_engine.replica.messages import ReplicaConfig
-from infer_engine.replica.virtual_loop import LoopClock, run_virtually
 from infer_engine.settings import ReplicaSettings, ServerSettings
 from msgspec import structs
 from simulation.fleet.clients import Clients
@@ -25,6 +24,7 @@ from simulation.fleet.tally import FleetTally
 from simulation.fleet.watchman import Watchman
 from simulation.fleet.words import WordRunner, runner_info
 from simulation.simulate import SimulationError
+from support.virtual_loop import LoopClock, run_virtually
 
 #: Virtual seconds within which everything ends once nobody asks for anything more.
 QUIET_S = 400.0

@@ -22,13 +22,13 @@ from infer_engine.control.replica_commands import ReplicaCommands
 from infer_engine.control.timed_change import TimedChanges
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.protocol import GatewayStatus, Operation
-from infer_engine.replica.virtual_loop import LoopClock
 from infer_engine.settings import ServerSettings
 from simulation.fleet.book import Book
 from simulation.fleet.disk import Disk, DiskSpecs
 from simulation.fleet.machines import Machines
 from starlette.requests import Request
 from starlette.responses import Response
+from support.virtual_loop import LoopClock
 
 #: Unix seconds at which virtual time begins.
 EPOCH_AT = 1_800_000_000.0

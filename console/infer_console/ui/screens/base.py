@@ -181,6 +181,14 @@ class ConsoleScreen(PaintedScreen):
 
     # --- where the operator goes
 
+    def action_back(self) -> None:
+        """The filter goes first, and then the screen."""
+        if self.console.look.filter:
+            self.console.look.filter = ""
+            self.paint()
+        else:
+            self.console.go("fleet")
+
     def action_fleet(self) -> None:
         self.console.go("fleet")
 
@@ -206,25 +214,25 @@ class ConsoleScreen(PaintedScreen):
         self.console.go("doctor")
 
     def action_next_alarm(self) -> None:
-        self.console.next_alarm()
+        self.console.alarms.next()
 
     def action_filter(self) -> None:
-        self.console.open_filter()
+        self.console.overlays.filter()
 
     def action_command(self) -> None:
-        self.console.open_command()
+        self.console.overlays.command()
 
     def action_fleets(self) -> None:
-        self.console.open_fleets()
+        self.console.fleets.open()
 
     def action_next_fleet(self) -> None:
-        self.console.next_fleet()
+        self.console.fleets.next()
 
     def action_palette(self) -> None:
-        self.console.open_palette()
+        self.console.overlays.palette()
 
     def action_kinds(self) -> None:
-        self.console.open_kinds()
+        self.console.overlays.kinds()
 
     def action_pause(self) -> None:
         self.console.looking_back.toggle_pause()
@@ -251,7 +259,7 @@ class ConsoleScreen(PaintedScreen):
         self.console.theming.next()
 
     def action_help(self) -> None:
-        self.console.open_help(self.name_in_look)
+        self.console.overlays.help(self.name_in_look)
 
     def action_copy(self) -> None:
         """The id under the cursor; of an event, whose id nobody uses, its line."""
@@ -285,6 +293,13 @@ class ConsoleScreen(PaintedScreen):
         """The tenant that an action would be about: that of the request under the cursor."""
         row = find_request(self.console.shown_picture, self.target_request())
         return row.tenant if row is not None else None
+
+    def action_mark(self) -> None:
+        """Pick the request under the cursor for the Streams screen."""
+        request = self.target_request()
+        if request is not None:
+            self.console.look.mark(request)
+            self.action_down()
 
     def action_act(self, name: str) -> None:
         self.console.acting.act(name, self.target_replica(), self.target_request(), self.target_tenant())

@@ -125,7 +125,7 @@ class PaletteScreen(OverlayScreen):
             asked = None  # the line says what it lacks
         self.close()
         if asked is None:
-            self.console.open_command(f"{chosen.line} ")
+            self.console.overlays.command(f"{chosen.line} ")
         else:
             commander.remember(chosen.line)
             commander.run(asked, self.below)

@@ -64,10 +64,3 @@ class DoctorScreen(ConsoleScreen):
     def _jump(self, at: float) -> None:
         """To that moment, on all screens."""
         self.console.looking_back.jump_to(at)
-
-    def action_back(self) -> None:
-        if self.console.look.filter:
-            self.console.look.filter = ""
-            self.paint()
-        else:
-            self.console.go("fleet")

@@ -26,7 +26,7 @@ class EventsScreen(ConsoleScreen):
         if cursor is None or cursor.id is None:
             return
         if look.pane("events") == "operations":
-            self.console.open_operation(cursor.id)
+            self.console.overlays.operation(cursor.id)
             return
         shown = events(self.console.shown_picture, look)
         event = next((each for each in shown if event_id(each) == cursor.id), None)
@@ -35,14 +35,7 @@ class EventsScreen(ConsoleScreen):
         if event.request is not None:
             self.console.open_timeline(event.request)
         elif event.operation is not None:
-            self.console.open_operation(event.operation)
+            self.console.overlays.operation(event.operation)
         elif event.replica is not None:
             look.replica = event.replica
             self.console.go("replica")
-
-    def action_back(self) -> None:
-        if self.console.look.filter:
-            self.console.look.filter = ""
-            self.paint()
-        else:
-            self.console.go("fleet")

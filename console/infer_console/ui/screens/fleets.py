@@ -13,16 +13,16 @@ class FleetsScreen(OverlayScreen):
     """A digit shows that fleet."""
 
     def box(self, picture: Picture, size: Size, now: float) -> list[Row]:
-        app = self.console
-        fleets = dict(zip(app.fleet_names, app.pictures, strict=True))
-        return fleet_rows(fleets, app.fleet_name, size.width, size.height, now)
+        fleets = self.console.fleets
+        pictures = dict(zip(fleets.names, fleets.pictures, strict=True))
+        return fleet_rows(pictures, fleets.name, size.width, size.height, now)
 
     def pressed(self, event: events.Key) -> None:
-        names = self.console.fleet_names
+        names = self.console.fleets.names
         if event.key.isdecimal() and not 1 <= int(event.key) <= len(names):
             return
         self.close()
         if event.key.isdecimal():
-            self.console.show_fleet(names[int(event.key) - 1])
+            self.console.fleets.show(names[int(event.key) - 1])
         elif event.key == "ctrl+n":
-            self.console.next_fleet()
+            self.console.fleets.next()

@@ -58,13 +58,6 @@ class ReplicaScreen(ConsoleScreen):
             self.console.look.zoomed = request
             self.console.go("streams")
 
-    def action_back(self) -> None:
-        if self.console.look.filter:
-            self.console.look.filter = ""
-            self.paint()
-        else:
-            self.console.go("fleet")
-
     def action_sort(self) -> None:
         look = self.console.look
         look.roster_sort = ROSTER_SORTS[(ROSTER_SORTS.index(look.roster_sort) + 1) % len(ROSTER_SORTS)]
@@ -74,9 +67,3 @@ class ReplicaScreen(ConsoleScreen):
         look = self.console.look
         look.lens = LENSES[(LENSES.index(look.lens) + 1) % len(LENSES)]
         self.paint()
-
-    def action_mark(self) -> None:
-        request = self.target_request()
-        if request is not None:
-            self.console.look.mark(request)
-            self.action_down()

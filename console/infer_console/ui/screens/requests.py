@@ -72,11 +72,8 @@ class RequestsScreen(ConsoleScreen):
         if look.timeline is not None:
             look.timeline = None
             self.console.go(look.timeline_from)
-        elif look.filter:
-            look.filter = ""
-            self.paint()
         else:
-            self.console.go("fleet")
+            super().action_back()
 
     def action_sort(self) -> None:
         look = self.console.look
@@ -87,9 +84,3 @@ class RequestsScreen(ConsoleScreen):
         look = self.console.look
         look.shown = SHOWN[(SHOWN.index(look.shown) + 1) % len(SHOWN)]
         self.paint()
-
-    def action_mark(self) -> None:
-        request = self.target_request()
-        if request is not None:
-            self.console.look.mark(request)
-            self.action_down()

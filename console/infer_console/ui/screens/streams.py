@@ -80,12 +80,6 @@ class StreamsScreen(ConsoleScreen):
         )
         self.console.say(said)
 
-    def action_mark(self) -> None:
-        request = self.target_request()
-        if request is not None:
-            self.console.look.mark(request)
-            self.paint()
-
     def action_back(self) -> None:
         zoomed, self.console.look.zoomed = self.console.look.zoomed, None
         self.console.go("replica" if zoomed else "fleet")

@@ -16,10 +16,3 @@ class TrafficScreen(ConsoleScreen):
 
     def target_replica(self) -> str | None:
         return None
-
-    def action_back(self) -> None:
-        if self.console.look.filter:
-            self.console.look.filter = ""
-            self.paint()
-        else:
-            self.console.go("fleet")
