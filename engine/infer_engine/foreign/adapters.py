@@ -10,7 +10,7 @@ from infer_engine.foreign.kind import ForeignKind
 from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.foreign.ours import OUR_GATEWAY, OUR_PREFIX
 from infer_engine.foreign.page import Page
-from infer_engine.foreign.reading import Reading
+from infer_engine.foreign.reading import Reading, apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ def read(adapter: Adapter, answers: Mapping[str, Answer]) -> Reading:
             " (auto+http:// finds out what it is)"
         )
     reading = adapter.read(answers, page)
-    return replace(reading, product=OUR_GATEWAY) if page.has(OUR_PREFIX) else reading
+    product = OUR_GATEWAY if page.has(OUR_PREFIX) else reading.product
+    return replace(reading, product=product, engines=apart(reading.engines))
 
 
 async def recognise(asking: Asking) -> Adapter:

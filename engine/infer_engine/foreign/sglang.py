@@ -100,12 +100,16 @@ def _engine(page: Page, rank: str | None, most: int | None) -> Engine:
         waiting=waiting if waiting is None else waiting + (grammar or 0),
         max_running=most,
         kv=_kv(one),
-        kv_used_ratio=one(KV_USED),
+        kv_used_ratio=_share(one(KV_USED)),
         counts=Counts(counters=counters),
         waiting_reasons={"grammar": grammar} if grammar else {},
         # The gauge keeps its last value when nothing runs any more.
         tokens_per_s=0.0 if running == 0 and throughput is not None else throughput,
     )
+
+
+def _share(told: float | None) -> float | None:
+    return None if told is None else min(1.0, max(0.0, told))
 
 
 def _kv(one: Callable[[tuple[str, ...]], float | None]) -> Kv:
@@ -116,9 +120,12 @@ def _kv(one: Callable[[tuple[str, ...]], float | None]) -> Kv:
         whole(one(KV_USED_TOKENS)),
         whole(one(KV_CACHED_TOKENS)),
     )
-    share = one(KV_USED)
+    share = _share(one(KV_USED))
     if used is None and total is not None and share is not None:
         used = round(share * total)
+    if total is not None:  # more than all of it is in nobody's use
+        used = None if used is None else min(used, total)
+        cached = None if cached is None else min(cached, total)
     blocks = [None if tokens is None else tokens // size for tokens in (total, used, cached)]
     free = None
     if blocks[0] is not None and blocks[1] is not None and blocks[2] is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from infer_engine.foreign.asking import Answer, entry, integer, text
 from infer_engine.foreign.page import Labels, Page
-from infer_engine.foreign.reading import MAX_ENGINES, Counts, Engine, Reading, row_id, whole
+from infer_engine.foreign.reading import MAX_ENGINES, Counts, Engine, Reading, row_id, tally, whole
 from infer_engine.protocol import Kv
 
 PATHS = ("/metrics", "/health", "/version", "/v1/models")
@@ -41,9 +41,9 @@ def read(answers: Mapping[str, Answer], page: Page) -> Reading:
     engines = [_engine(page, label, bad) for label in ranks(page)]
     models = sorted({labels["model_name"] for labels, _ in page.of(RUNNING) if "model_name" in labels})
     finished: dict[str, int] = {}
-    for reason, value in page.by_label(FINISHED, "finished_reason", _any).items():
-        name = REASONS.get(reason, reason[:32])
-        finished[name] = finished.get(name, 0) + round(value)
+    for reason, count in tally(page.by_label(FINISHED, "finished_reason", _any)).items():
+        name = REASONS.get(reason, reason)
+        finished[name] = finished.get(name, 0) + count
     return Reading(
         product="vLLM",
         model=", ".join(models)[:200] or text(entry(model, "id")) or "–",
@@ -92,7 +92,7 @@ def _engine(page: Page, rank: str | None, error: str | None) -> Engine:
                 if (buckets := page.buckets(series, mine))
             },
         ),
-        waiting_reasons={reason[:32]: round(value) for reason, value in reasons.items() if value > 0},
+        waiting_reasons={reason: count for reason, count in tally(reasons).items() if count},
         error=f"asleep ({asleep[0][:40]})" if asleep else error,
     )
 

@@ -74,15 +74,21 @@ class Member:
     async def _look(self) -> None:
         try:
             reading = await self._read_in_time()
+            self.status = self.watching.take(reading, time.monotonic(), time.time())
         except (httpx2.HTTPError, NotUnderstoodError, RefusedError) as error:
-            self.trouble = error
-            # Alone, whoever asks waits by itself before it asks again.
-            self._due_s = 0.0 if self.name is None else time.monotonic() + self._backoff.next_s()
+            self._failed(error)
+        except Exception as error:  # noqa: BLE001 - what nobody thought of must not leave old figures as new
+            words = f"what it tells cannot be read ({type(error).__name__}: {error})"
+            self._failed(NotUnderstoodError(words))
         else:
             self.reading, self.trouble = reading, None
-            self.status = self.watching.take(reading, time.monotonic(), time.time())
             self._due_s = 0.0
             self._backoff.reset()
+
+    def _failed(self, trouble: Trouble) -> None:
+        self.trouble = trouble
+        # Alone, whoever asks waits by itself before it asks again.
+        self._due_s = 0.0 if self.name is None else time.monotonic() + self._backoff.next_s()
 
     async def _read_in_time(self) -> Reading:
         """One that tells its pages a byte at a time does not tell them."""
