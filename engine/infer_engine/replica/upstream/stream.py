@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 #: A server that says no token for so long is left, whatever else it says meanwhile.
 MOST_SILENT_S = 600.0
 #: The words of a server that refuses may take so long.
-FAILURE_S = 5.0
+FAILURE_S = 2.0
 CONNECT_S = 3.0
 SEND_S = 10.0
 #: A stream whose end is known is read to its end for so long, so that its connection can be used again.
