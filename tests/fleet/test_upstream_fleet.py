@@ -283,10 +283,18 @@ def _by_bytes(tokenizer: Tokenizer, text: str) -> list[int]:
 
 async def test_a_key_goes_along_or_the_server_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     server = fake(tokenizer, key="s3cret")
-    async with fake_upstreams(server):
-        async with fleet_of(tokenizer, server, run_dir=tmp_path / "a") as (fleet, _):
-            await until(lambda: fleet.replica("r0").state == "failed", "it is refused")
-            assert "INFER_UPSTREAM_TOKEN" in (fleet.replica("r0").error or "")
+    other = fake(tokenizer, key="s3cret")
+    async with fake_upstreams(server, other):
+        urls = (server.url, other.url.replace("vllm", "auto"))
+        settings = ServerSettings(upstreams=urls)
+        fleet = upstream_fleet(settings, tokenizer, CONTEXT, environment={}, run_dir=tmp_path / "a")
+        await fleet.start()
+        try:
+            for name in ("r0", "r1"):
+                await until(lambda: fleet.replica(name).state == "failed", "it is refused")  # noqa: B023
+                assert "INFER_UPSTREAM_TOKEN" in (fleet.replica(name).error or "")
+        finally:
+            await fleet.stop()
         key = {"INFER_UPSTREAM_TOKEN": "s3cret"}
         async with fleet_of(tokenizer, server, run_dir=tmp_path / "b", environment=key) as (fleet, _):
             await ready(fleet, 1)

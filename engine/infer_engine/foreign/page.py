@@ -23,7 +23,7 @@ Buckets = Mapping[float, float]
 class Page:
     """Samples by name. A value that is not finite is as good as none."""
 
-    samples: Mapping[str, list[tuple[Labels, float]]] = field(
+    samples: dict[str, list[tuple[Labels, float]]] = field(
         default_factory=dict[str, list[tuple[Labels, float]]]
     )
 
@@ -51,6 +51,20 @@ class Page:
             if found := self.samples.get(name):
                 return found
         return []
+
+    def ranks(self, names: Iterable[str], label: str, most: int) -> dict[str | None, "Page"]:
+        """A page of each rank's own samples, by the values that ``label`` has in the first of these names,
+        numbers first, at most ``most``; the page itself, under None, where the label is not used."""
+        found = {labels[label] for labels, _ in self.of(names) if label in labels}
+        if not found:
+            return {None: self}
+        numbers_first = sorted(found, key=lambda rank: (not rank.isdigit(), len(rank), rank))[:most]
+        pages: dict[str | None, Page] = {rank: Page({}) for rank in numbers_first}
+        for name, samples in self.samples.items():
+            for labels, value in samples:
+                if (page := pages.get(labels.get(label))) is not None:
+                    page.samples.setdefault(name, []).append((labels, value))
+        return pages
 
     def has(self, prefix: str) -> bool:
         return any(name.startswith(prefix) for name in self.samples)

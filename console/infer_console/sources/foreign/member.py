@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import httpx2
 import msgspec
-from infer_engine.foreign.adapters import ADAPTERS, Adapter, read, recognise
+from infer_engine.foreign.adapters import ADAPTERS, DENIED, Adapter, read, recognise
 from infer_engine.foreign.asking import ANSWER_TIMEOUT_S, Answer, Asking
+from infer_engine.foreign.not_understood import KeyWantedError
 from infer_engine.foreign.reading import Reading
 from infer_engine.foreign.watching import Watching
 from infer_engine.protocol import Event, Kv, Problem, Replica, RequestRow, Status
@@ -109,21 +110,25 @@ class Member:
 
     async def _read(self) -> Reading:
         if self._adapter is None:
-            self._adapter = await recognise(self._asking)
+            try:
+                self._adapter = await recognise(self._asking)
+            except KeyWantedError as error:
+                raise _asks_for_key("it", error.status) from error
         adapter = self._adapter
         given = await asyncio.gather(*(self._ask(path) for path in adapter.paths))
         answers = {answer.path: answer for answer in given}
         essential = [answers[path] for path in adapter.essential]
         for answer in essential:
-            if answer.status in (401, 403):
-                title, hint = f"{adapter.product} asks for a key", "put it into INFER_CONSOLE_TOKEN"
-                raise RefusedError(
-                    Problem(status=answer.status, code="unauthorized", title=title, detail=hint)
-                )
+            if answer.status in DENIED:
+                raise _asks_for_key(adapter.product, answer.status)
         loading = adapter.product == "llama.cpp" and answers["/health"].status == 503
         if not loading and not any(answer.told for answer in essential):
             words = ", ".join(f"{answer.path} answers {answer.status}" for answer in essential)
-            raise NotUnderstoodError(f"this does not look like {adapter.product}: {words}")
+            fails = any(
+                (answer.status >= 500 and answer.offered) or answer.status == 429 for answer in essential
+            )
+            what = f"{adapter.product} fails" if fails else f"this does not look like {adapter.product}"
+            raise NotUnderstoodError(f"{what}: {words}")
         return await asyncio.to_thread(read, adapter, answers)
 
     async def _ask(self, path: str) -> Answer:
@@ -205,6 +210,11 @@ class Member:
         return [
             msgspec.structs.replace(event, replica=self.row_name(event.replica or "e0")) for event in happened
         ]
+
+
+def _asks_for_key(who: str, status: int) -> RefusedError:
+    title, hint = f"{who} asks for a key", "put it into INFER_CONSOLE_TOKEN"
+    return RefusedError(Problem(status=status, code="unauthorized", title=title, detail=hint))
 
 
 def _renamed(rows: Iterable[RequestRow], member: str, row: str) -> Iterable[RequestRow]:

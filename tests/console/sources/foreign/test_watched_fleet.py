@@ -92,7 +92,7 @@ def test_one_that_dies_is_its_own_affair_and_is_found_again() -> None:
             lost = eventually(
                 lambda: rows(picture())[name] if rows(picture())[name].state == "failed" else None
             )
-            assert "unreachable: this does not look like vLLM: /metrics answers 500" in (lost.error or "")
+            assert "unreachable: vLLM fails: /metrics answers 500" in (lost.error or "")
             assert (lost.running, lost.kv.used, lost.kv.total) == (None, None, 181)  # what it is, is known
             assert picture().link.state == "live"
             assert rows(picture())[fine].state == "ready"
