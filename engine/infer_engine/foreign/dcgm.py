@@ -57,20 +57,26 @@ def read_gpus(page: Page) -> list[Gpu]:
     if not page.has(PREFIX):
         raise NotUnderstoodError(f"this does not look like the DCGM exporter: no name begins with {PREFIX}")
     known: dict[tuple[str, str], Labels] = {}
+    own: dict[tuple[str, str], Page] = {}
     for name, samples in page.samples.items():
         if name.startswith(PREFIX):
-            for labels, _ in samples:
-                known.setdefault((labels.get("gpu", ""), labels.get("UUID", "")), labels)
+            for labels, value in samples:
+                key = labels.get("gpu", ""), labels.get("UUID", "")
+                if key not in known:
+                    known[key], own[key] = labels, Page({})
+                own[key].samples.setdefault(name, []).append((labels, value))
     ordered = sorted(known, key=lambda key: (len(key[0]), key))
-    return [_gpu(page, key, known[key]) for key in ordered[:MAX_GPUS]]
+    return [_gpu(own[key], key, known[key]) for key in ordered[:MAX_GPUS]]
 
 
 def _gpu(page: Page, key: tuple[str, str], labels: Labels) -> Gpu:
+    """``page`` has its samples alone."""
+
     def value(*names: str) -> float | None:
         # Counters have no _total in their names there, and the parser adds what it misses. A GPU that is cut
         # up tells most fields for each of its parts again.
         both = [each for name in names for each in (name, f"{name}_total")]
-        return page.value(both, lambda of: (of.get("gpu", ""), of.get("UUID", "")) == key, highest=True)
+        return page.value(both, lambda _: True, highest=True)
 
     used, free = value("DCGM_FI_DEV_FB_USED"), value("DCGM_FI_DEV_FB_FREE")
     busy, reasons = value("DCGM_FI_DEV_GPU_UTIL"), value(*REASONS)

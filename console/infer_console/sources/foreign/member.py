@@ -47,7 +47,7 @@ class Member:
         self._pace = pace
         self._seldom: dict[str, tuple[float, Answer]] = {}
         self._backoff = Backoff()
-        self._due_s = 0.0
+        self._due_s = self._reading_s = 0.0
         self._looking: asyncio.Task[None] | None = None
         self.watching = Watching(server.netloc)
         self.reading: Reading | None = None
@@ -83,7 +83,8 @@ class Member:
             self._failed(NotUnderstoodError(words))
         else:
             self.reading, self.trouble = reading, None
-            self._due_s = 0.0
+            # One whose pages are long to read takes half of this console's time, and not all of it.
+            self._due_s = time.monotonic() + self._reading_s
             self._backoff.reset()
 
     def _failed(self, trouble: Trouble) -> None:
@@ -129,7 +130,10 @@ class Member:
             )
             what = f"{adapter.product} fails" if fails else f"this does not look like {adapter.product}"
             raise NotUnderstoodError(f"{what}: {words}")
-        return await asyncio.to_thread(read, adapter, answers)
+        began_s = time.monotonic()
+        reading = await asyncio.to_thread(read, adapter, answers)
+        self._reading_s = time.monotonic() - began_s
+        return reading
 
     async def _ask(self, path: str) -> Answer:
         kept = self._seldom.get(path)
