@@ -5,6 +5,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from infer_console.collector import Collector
@@ -19,6 +20,7 @@ from infer_engine.foreign import asking
 from infer_engine.foreign.estimate import merged, merged_unlike, quantile
 from infer_engine.foreign.reading import Reading
 from infer_engine.protocol import Replica, Status
+from support.certificates import make_certificates, server_context
 from support.eventually import eventually
 from support.foreign_server import foreign_server, llamacpp_pages, page, vllm_pages
 
@@ -225,6 +227,32 @@ def test_what_nobody_thought_of_is_said_and_old_figures_are_none(monkeypatch: py
         monkeypatch.setattr(member, "read", read)
         eventually(lambda: "ZeroDivisionError: of nobody's" in picture().link.message)
         assert picture().link.state != "live"
+
+
+def test_over_tls_it_is_asked_and_proves_itself_by_its_name(
+    addresses: dict[str, list[str]], tmp_path: Path
+) -> None:
+    """Also where only the address behind the name is spoken to."""
+    certificates = make_certificates(tmp_path)
+    addresses["fleet.example"] = addresses["other.example"] = ["127.0.0.1"]
+    names: set[str | None] = set()
+
+    async def look(url: str, ca_file: Path | None) -> Status:
+        target = dataclasses.replace(parse_url(url), ca_file=None if ca_file is None else str(ca_file))
+        async with EngineClient(target) as client:
+            return await client.state()
+
+    with foreign_server(vllm_pages("busy"), tls=server_context(certificates, names)) as server:
+        for scheme, name in (("dns+vllm+https", "fleet.example"), ("vllm+https", "localhost")):
+            url = f"{scheme}://{name}:{port(server.url)}"
+            names.clear()
+            assert asyncio.run(look(url, certificates.ca)).totals.ready == 1
+            assert names == {name}
+            with pytest.raises(UnreachableError, match="unable to get local issuer certificate"):
+                asyncio.run(look(url, None))
+        assert server.hosts == {f"{name}:{port(server.url)}" for name in ("fleet.example", "localhost")}
+        with pytest.raises(UnreachableError, match=r"certificate is not valid for 'other\.example'"):
+            asyncio.run(look(f"dns+vllm+https://other.example:{port(server.url)}", certificates.ca))
 
 
 def test_a_name_that_is_none_says_so(addresses: dict[str, list[str]]) -> None:
