@@ -116,6 +116,47 @@ def test_by_the_usual_sockets_and_not_by_dead_ones(
     assert [(each.where, each.state) for each in found] == [("socket", "online")]
 
 
+@pytest.mark.parametrize("mine", [True, False])
+def test_a_token_goes_to_no_process_of_another_user(
+    mine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may run something can call it like a server of ours."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("INFER_CONSOLE_TOKEN", "secret")
+
+    def process(name: str, **settings: str) -> Path:
+        words = ("python", "-m", "infer_engine", "serve", "--settings", json.dumps(settings))
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1/cmdline").write_bytes("\0".join(words).encode())
+        return tmp_path / name
+
+    far = process("far", control_listen="elsewhere.test:9000", tls_cert="x")
+    if not mine:
+        monkeypatch.setattr("os.getuid", lambda: tmp_path.stat().st_uid + 1)
+    with foreign_server({}) as server:
+        asyncio.run(host.find_on_host(process("near", control_listen=server.url.removeprefix("http://"))))
+    assert server.keys == {"Bearer secret" if mine else None}
+    # And who says that it listens on another machine has nobody asked there.
+    targets = [target for _, target in host._candidates(far)]  # pyright: ignore[reportPrivateUsage]
+    assert [each.url for each in targets if each.tls] == (["https://elsewhere.test:9000"] if mine else [])
+
+
+def test_a_gateway_that_is_none_is_no_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def ours(proc: Path = Path()) -> list[Found]:
+        return [Found(where="socket", state="online", url="unix:///x", gateway="http://x:nine")]
+
+    async def others_there(proc: Path) -> list[Found]:
+        return [Found(where="port 9", state="online", gateway="http://[")]
+
+    monkeypatch.setattr(host, "find_on_host", ours)
+    monkeypatch.setattr(others, "find_others_on_host", others_there)
+    assert main(["discover", "--json"]) == codes.OK
+    assert [each["where"] for each in json.loads(capsys.readouterr().out)["found"]] == ["socket"]
+
+
 def test_command_lines_that_only_look_like_servers(tmp_path: Path) -> None:
     for number, words in enumerate(
         (

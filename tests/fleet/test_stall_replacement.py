@@ -32,6 +32,17 @@ def test_a_frozen_replica_is_replaced_and_its_requests_go_on_elsewhere(tmp_path:
     run(drill, tmp_path, replicas=2)
 
 
+def test_what_the_only_replica_had_when_it_stalled_waits_for_its_next_life(tmp_path: Path) -> None:
+    async def drill(bench: SimulatedBench) -> None:
+        bench.replicas.freeze("r0")
+        stuck = [bench.fleet.submit(spec(100, 20, first=index * 1_000)) for index in range(4)]
+        await bench.finished(*stuck, within_s=60.0)
+        assert {each.finish_reason for each in stuck} == {"length"}
+        assert bench.fleet.replica("r0").incarnation == 2
+
+    run(drill, tmp_path, replicas=1)
+
+
 def test_loading_is_no_stall(tmp_path: Path) -> None:
     async def drill(bench: SimulatedBench) -> None:
         await asyncio.sleep(30)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,7 +19,9 @@ from infer_engine.foreign.asking import Asking
 from infer_engine.model.sampling import Constraint, Sampling
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Drain, Event, Scale
+from infer_engine.replica.upstream import tls
 from infer_engine.settings import ServerSettings, Upstream
+from support.certificates import make_certificates, server_context
 from support.fake_upstream import FakeUpstream, Kind, answer_to, fake_upstreams
 from support.fleets import finished, spec, until
 from support.tiny_model import write_tiny_gguf
@@ -283,16 +286,46 @@ def _by_bytes(tokenizer: Tokenizer, text: str) -> list[int]:
 
 async def test_a_key_goes_along_or_the_server_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     server = fake(tokenizer, key="s3cret")
-    async with fake_upstreams(server):
-        async with fleet_of(tokenizer, server, run_dir=tmp_path / "a") as (fleet, _):
-            await until(lambda: fleet.replica("r0").state == "failed", "it is refused")
-            assert "INFER_UPSTREAM_TOKEN" in (fleet.replica("r0").error or "")
+    other = fake(tokenizer, key="s3cret")
+    async with fake_upstreams(server, other):
+        urls = (server.url, other.url.replace("vllm", "auto"))
+        settings = ServerSettings(upstreams=urls)
+        fleet = upstream_fleet(settings, tokenizer, CONTEXT, environment={}, run_dir=tmp_path / "a")
+        await fleet.start()
+        try:
+            for name in ("r0", "r1"):
+                await until(lambda: fleet.replica(name).state == "failed", "it is refused")  # noqa: B023
+                assert "INFER_UPSTREAM_TOKEN" in (fleet.replica(name).error or "")
+        finally:
+            await fleet.stop()
         key = {"INFER_UPSTREAM_TOKEN": "s3cret"}
         async with fleet_of(tokenizer, server, run_dir=tmp_path / "b", environment=key) as (fleet, _):
             await ready(fleet, 1)
             generation = fleet.submit(spec())
             await finished(generation)
             assert generation.finish_reason == "length"
+
+
+async def test_over_https_a_server_proves_itself_by_its_name(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "trusted", ssl.create_default_context)  # and not as it was read before
+    certificates, names = make_certificates(tmp_path), set[str | None]()
+    server = fake(tokenizer, tls=server_context(certificates, names))
+    async with fake_upstreams(server):
+        for authorities in (None, certificates.ca):
+            monkeypatch.setenv("SSL_CERT_FILE", str(authorities or tmp_path / "none.pem"))
+            async with fleet_of(tokenizer, server, run_dir=tmp_path / str(bool(authorities))) as (fleet, _):
+                if authorities is None:
+                    await until(
+                        lambda: "CERTIFICATE_VERIFY_FAILED" in (fleet.replica("r0").error or ""), "refused"
+                    )
+                    continue
+                await ready(fleet, 1)
+                generation = fleet.submit(spec(max_tokens=4))
+                await finished(generation)
+                assert generation.emitted == answer_to(list(range(4)), 4)
+    assert names == {"localhost"}
 
 
 async def test_a_server_that_hangs_loses_its_requests_to_another(

@@ -1,6 +1,7 @@
 """A certificate authority for tests, a server's certificate for this machine and a client's, made by the
 openssl command."""
 
+import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,14 @@ def make_certificates(directory: Path, client_name: str = "bastion") -> Certific
         )  # fmt: skip
         made |= {f"{role}_cert": cert, f"{role}_key": key}
     return Certificates(ca, **made)
+
+
+def server_context(certificates: Certificates, names: set[str | None]) -> ssl.SSLContext:
+    """A server's, which notes by what name it is asked for (None without one)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server_cert, certificates.server_key)
+    context.sni_callback = lambda _socket, name, _context: names.add(name)
+    return context
 
 
 def _key(path: Path) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ What it generates follows from the tokens before alone, so that any two of them 
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -62,6 +63,7 @@ class FakeUpstream:
     counted: int = 0
     kv_used_ratio: float | None = None
     port: int = 0
+    tls: ssl.SSLContext | None = None
     _server: asyncio.Server | None = None
     _writers: set[asyncio.StreamWriter] = field(default_factory=set[asyncio.StreamWriter])
 
@@ -72,10 +74,10 @@ class FakeUpstream:
 
     @property
     def url(self) -> str:
-        return f"{self.kind}+http://127.0.0.1:{self.port}"
+        return f"{self.kind}+{'https://localhost' if self.tls else 'http://127.0.0.1'}:{self.port}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def kill(self) -> None:

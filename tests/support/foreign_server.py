@@ -1,5 +1,6 @@
 """A server that is not ours, on a real port of this machine: it says what a test tells it to, or hangs."""
 
+import ssl
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -49,7 +50,7 @@ class ForeignServer:
 
 @contextmanager
 def foreign_server(
-    pages: dict[str, bytes], port: int = 0, host: str = "127.0.0.1"
+    pages: dict[str, bytes], port: int = 0, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
 ) -> Generator[ForeignServer]:
     server = ForeignServer(pages)
     server.answering.set()
@@ -79,9 +80,12 @@ def foreign_server(
 
     http = ThreadingHTTPServer((host, port), Handler)
     http.daemon_threads = True
+    if tls is not None:  # the handshake is the handler's thread's: one that fails is nobody else's
+        http.socket = tls.wrap_socket(http.socket, server_side=True, do_handshake_on_connect=False)
+        http.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    server.url = f"http://127.0.0.1:{http.server_address[1]}"
+    server.url = f"http{'s' if tls else ''}://127.0.0.1:{http.server_address[1]}"
     try:
         yield server
     finally:

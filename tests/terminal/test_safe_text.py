@@ -83,6 +83,7 @@ def test_lines_are_cut_with_a_mark() -> None:
     ("text", "shown"),
     [
         ("req-7f3a91", "req-7f3a91"),
+        ("task-7@gpu-a:8080/e1", "task-7@gpu-a:8080/e1"),
         ("раураl", "<440><430><443><440><430>l"),
         ("a b", "a<20>b"),
         ("r1\x1b[2J", "r1<1B><5B>2J"),

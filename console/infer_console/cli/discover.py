@@ -81,7 +81,11 @@ async def _find(
 
 
 def _port(url: str | None) -> int | None:
-    return urlsplit(url or "").port
+    """None for what is no URL: whoever was found says it."""
+    try:
+        return urlsplit(url or "").port
+    except ValueError:
+        return None
 
 
 def _password(file: str | None) -> str | None:

@@ -60,11 +60,10 @@ def _candidates(proc: Path) -> Iterator[tuple[str, Target]]:
         for path in sorted(place.glob(pattern)):
             if _is_socket(path) and (target := _target(f"unix://{path}")) is not None:
                 yield where, target
-    for settings in _servers(proc):
-        if settings.control is not None and (target := _target(settings.control)) is not None:
-            yield "process", target
-        if (url := _tcp_url(settings)) is not None and (target := _target(url)) is not None:
-            yield "process", target
+    for settings, mine in _servers(proc):
+        for url in (settings.control, _tcp_url(settings)):
+            if url is not None and (target := _target(url, trusted=mine)) is not None:
+                yield "process", target
     yield from _of_contexts()
 
 
@@ -75,18 +74,26 @@ def _is_socket(path: Path) -> bool:
         return False
 
 
-def _target(url: str) -> Target | None:
-    """As if it were given, with the environment's token where it is on TCP; None where that does not fit."""
+def _target(url: str, *, trusted: bool = True) -> Target | None:
+    """As if it were given, with the environment's token where it is on TCP. Where anybody may have named it
+    it gets no token, and has to be on this machine. None where that does not fit."""
     try:
-        return parse_url(url) if url.startswith("unix:") else resolve([url])
+        if url.startswith("unix:"):
+            return parse_url(url)
+        if trusted:
+            return resolve([url])
+        target = parse_url(url)
+        return target if _is_here(target) else None
     except ConnectError:
         return None
 
 
-def _servers(proc: Path) -> Iterator[_Settings]:
-    """The settings of the server processes whose command lines may be read."""
+def _servers(proc: Path) -> Iterator[tuple[_Settings, bool]]:
+    """The settings of the server processes whose command lines may be read, and whether they are this user's:
+    anybody can run something that is called like a server."""
     for directory in sorted(proc.glob("[0-9]*")):
         try:
+            mine = directory.stat().st_uid == os.getuid()
             with (directory / "cmdline").open("rb") as file:
                 words = file.read(MOST_BYTES).split(b"\0")
         except OSError:
@@ -94,7 +101,7 @@ def _servers(proc: Path) -> Iterator[_Settings]:
         if b"infer_engine" not in words or b"serve" not in words or b"--settings" not in words[:-1]:
             continue
         try:
-            yield msgspec.json.decode(words[words.index(b"--settings") + 1], type=_Settings)
+            yield msgspec.json.decode(words[words.index(b"--settings") + 1], type=_Settings), mine
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
 

@@ -50,7 +50,7 @@ _ALWAYS_ESCAPED = frozenset(
         *range(0x1F3FB, 0x1F400),  # skin tones
     ]
 )
-_IDENTIFIER_CHARACTER = re.compile(r"[A-Za-z0-9._:-]")
+_IDENTIFIER_CHARACTER = re.compile(r"[A-Za-z0-9._:@/-]")
 
 
 class SafeText(str):
@@ -160,8 +160,8 @@ def join_text(separator: str, parts: list[SafeText]) -> SafeText:
 
 
 def safe_identifier(text: str) -> SafeText:
-    """A server-made id for places where an operator acts on it: ASCII letters, digits, ``. _ : -``, at most
-    64.
+    """An id that a server or this console made, for places where an operator acts on it: ASCII letters,
+    digits, ``. _ : -``, and ``@ /`` as in ``task-7@gpu-a`` and ``gpu-a/e1``; at most 64.
 
     Whatever else is in it is escaped, look-alikes from other scripts too, so no id can pass for another.
     """

@@ -95,6 +95,8 @@ class Lifecycle:
             self._given_up = self._restarts = False
             handle.begin(handle.incarnation + 1)
             end = await self._live()
+            if self._arrival is None:
+                handle.may_return = False  # what becomes of it is known now
             if self._stopping.is_set():
                 return
             if handle.fenced is None and handle.bad is not None and not self._restarts:
@@ -131,6 +133,7 @@ class Lifecycle:
         after now, and it is started again as after any crash."""
         self._handle.error = error
         self._handle.own_death = True
+        self._handle.may_return = True  # until its process is gone: what it had waits where nobody else is
         set_state(self._handle, self._feed, "failed", message=error)
         self.kill()
         self._give_up()

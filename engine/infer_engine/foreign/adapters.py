@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from infer_engine.foreign import llamacpp, sglang, vllm
 from infer_engine.foreign.asking import Answer, Asking, entry
 from infer_engine.foreign.kind import ForeignKind
-from infer_engine.foreign.not_understood import NotUnderstoodError
+from infer_engine.foreign.not_understood import KeyWantedError, NotUnderstoodError
 from infer_engine.foreign.ours import OUR_GATEWAY, OUR_PREFIX
 from infer_engine.foreign.page import Page
-from infer_engine.foreign.reading import Reading
+from infer_engine.foreign.reading import Reading, apart
+
+#: Statuses of a server that wants a key, or another one.
+DENIED = (401, 403)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +45,13 @@ def read(adapter: Adapter, answers: Mapping[str, Answer]) -> Reading:
             " (auto+http:// finds out what it is)"
         )
     reading = adapter.read(answers, page)
-    return replace(reading, product=OUR_GATEWAY) if page.has(OUR_PREFIX) else reading
+    product = OUR_GATEWAY if page.has(OUR_PREFIX) else reading.product
+    return replace(reading, product=product, engines=apart(reading.engines))
 
 
 async def recognise(asking: Asking) -> Adapter:
     """By its metrics' names, else by documents that only one of them has. Raise NotUnderstoodError where
-    none fits."""
+    none fits, KeyWantedError where a key is wanted first."""
     metrics, server, props = await asyncio.gather(
         asking.get("/metrics"), asking.get("/server_info"), asking.get("/props")
     )
@@ -59,6 +63,8 @@ async def recognise(asking: Asking) -> Adapter:
         return ADAPTERS["llamacpp"]
     if server.told and entry(server.json(), "model_path") is not None:
         return ADAPTERS["sglang"]
+    if metrics.status in DENIED:
+        raise KeyWantedError(metrics.status)
     if props.status == 503 and metrics.status == 503:
         raise NotUnderstoodError("it is loading its model: what it is will be asked again")
     raise NotUnderstoodError(

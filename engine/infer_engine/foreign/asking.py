@@ -17,6 +17,8 @@ ANSWER_TIMEOUT_S = 5.0
 #: All of an answer, however it drips.
 WHOLE_ANSWER_S = 10.0
 MAX_PAGE_BYTES = 4 * 1024 * 1024
+#: Pieces that are taken before others get a turn: those that are there already are read without waiting.
+PIECES_A_TURN = 64
 #: A small answer must not become a large one here.
 PLAIN = "identity"
 
@@ -111,7 +113,11 @@ class Asking:
             encoding = response.headers.get("content-encoding", PLAIN)
             if encoding != PLAIN:
                 raise NotUnderstoodError(f"{path} is answered as {ascii(encoding)[1:-1][:20]}, unasked")
+            pieces = 0
             async for chunk in response.aiter_raw():
+                pieces += 1
+                if pieces % PIECES_A_TURN == 0:
+                    await asyncio.sleep(0)
                 body += chunk
                 if len(body) > MAX_PAGE_BYTES:
                     raise NotUnderstoodError(f"{path} is longer than {MAX_PAGE_BYTES} bytes")

@@ -5,12 +5,17 @@ from dataclasses import dataclass, field
 
 from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.foreign.page import Labels, Page
+from infer_engine.foreign.reading import whole
 from infer_engine.protocol import GpuHealth
 
 PREFIX = "DCGM_FI_"
 #: Of one exporter.
 MAX_GPUS = 64
 MIB = 1024 * 1024
+#: Of one GPU.
+MOST_WATTS = 1e6
+#: GPUs that are remembered though they are told no more.
+MOST_REMEMBERED = 4 * MAX_GPUS
 #: Xids that a faulty program causes; the GPU is none the worse for them.
 PROGRAM_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 #: Bits of the reasons why clocks are held down, of those that mean trouble.
@@ -52,45 +57,48 @@ def read_gpus(page: Page) -> list[Gpu]:
     if not page.has(PREFIX):
         raise NotUnderstoodError(f"this does not look like the DCGM exporter: no name begins with {PREFIX}")
     known: dict[tuple[str, str], Labels] = {}
+    own: dict[tuple[str, str], Page] = {}
     for name, samples in page.samples.items():
         if name.startswith(PREFIX):
-            for labels, _ in samples:
-                known.setdefault((labels.get("gpu", ""), labels.get("UUID", "")), labels)
+            for labels, value in samples:
+                key = labels.get("gpu", ""), labels.get("UUID", "")
+                if key not in known:
+                    known[key], own[key] = labels, Page({})
+                own[key].samples.setdefault(name, []).append((labels, value))
     ordered = sorted(known, key=lambda key: (len(key[0]), key))
-    return [_gpu(page, key, known[key]) for key in ordered[:MAX_GPUS]]
+    return [_gpu(own[key], key, known[key]) for key in ordered[:MAX_GPUS]]
 
 
 def _gpu(page: Page, key: tuple[str, str], labels: Labels) -> Gpu:
+    """``page`` has its samples alone."""
+
     def value(*names: str) -> float | None:
         # Counters have no _total in their names there, and the parser adds what it misses. A GPU that is cut
         # up tells most fields for each of its parts again.
         both = [each for name in names for each in (name, f"{name}_total")]
-        return page.value(both, lambda of: (of.get("gpu", ""), of.get("UUID", "")) == key, highest=True)
+        return page.value(both, lambda _: True, highest=True)
 
     used, free = value("DCGM_FI_DEV_FB_USED"), value("DCGM_FI_DEV_FB_FREE")
     busy, reasons = value("DCGM_FI_DEV_GPU_UTIL"), value(*REASONS)
+    power = value("DCGM_FI_DEV_POWER_USAGE")
     bits = round(reasons) if reasons is not None and 0 <= reasons < 2**53 else 0
     return Gpu(
         number=key[0][:8],
         uuid=key[1][:64],
         name=labels.get("modelName", "")[:64],
         hostname=labels.get("Hostname", "")[:253],
-        temperature_c=_whole(value("DCGM_FI_DEV_GPU_TEMP")),
-        power_w=value("DCGM_FI_DEV_POWER_USAGE"),
-        memory_used_bytes=None if used is None else round(used * MIB),
-        memory_total_bytes=None if used is None or free is None else round((used + free) * MIB),
+        temperature_c=whole(value("DCGM_FI_DEV_GPU_TEMP")),
+        power_w=power if power is not None and 0 <= power < MOST_WATTS else None,
+        memory_used_bytes=None if used is None else whole(used * MIB),
+        memory_total_bytes=None if used is None or free is None else whole((used + free) * MIB),
         utilisation=None if busy is None else min(1.0, max(0.0, busy / 100)),
-        xid=_whole(value("DCGM_FI_DEV_XID_ERRORS")),
-        uncorrectable_errors=_whole(value("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")),
-        remapped_rows=_whole(value("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS")),
+        xid=whole(value("DCGM_FI_DEV_XID_ERRORS")),
+        uncorrectable_errors=whole(value("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")),
+        remapped_rows=whole(value("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS")),
         remapping_failed=bool(value("DCGM_FI_DEV_ROW_REMAP_FAILURE")),
         slowed_by=tuple(name for bit, name in SLOWED if bits & bit),
         thermal_violation=value("DCGM_FI_DEV_THERMAL_VIOLATION"),
     )
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None or value < 0 else round(value)
 
 
 @dataclass(slots=True)
@@ -103,7 +111,13 @@ class GpuMemory:
     _new_xids: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     _heated: set[str] = field(default_factory=set[str])
 
+    @property
+    def remembered(self) -> int:
+        return len(self._first)
+
     def take(self, gpus: Sequence[Gpu]) -> None:
+        if len(self._first) > MOST_REMEMBERED:
+            self._forget_but({gpu.uuid for gpu in gpus})
         for gpu in gpus:
             self._first.setdefault(gpu.uuid, gpu)
             before = self._last.get(gpu.uuid)
@@ -115,6 +129,12 @@ class GpuMemory:
             if before is not None and _grew(before.thermal_violation, gpu.thermal_violation):
                 self._heated.add(gpu.uuid)
             self._last[gpu.uuid] = gpu
+
+    def _forget_but(self, present: set[str]) -> None:
+        for known in (self._first, self._last, self._new_xids):
+            for gone in known.keys() - present:
+                del known[gone]
+        self._heated &= present
 
     def slowed_by(self, gpu: Gpu) -> list[str]:
         return [*gpu.slowed_by, *(["heat"] if gpu.uuid in self._heated and not gpu.slowed_by else [])]

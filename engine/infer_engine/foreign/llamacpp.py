@@ -6,7 +6,7 @@ from typing import Any
 
 from infer_engine.foreign.asking import Answer, entry, integer, text
 from infer_engine.foreign.page import Labels, Page
-from infer_engine.foreign.reading import Counts, Engine, Reading, whole
+from infer_engine.foreign.reading import MOST, Counts, Engine, Reading, whole
 from infer_engine.protocol import Kv, RequestRow
 
 PATHS = ("/metrics", "/slots", "/props", "/health")
@@ -42,7 +42,7 @@ def read(answers: Mapping[str, Answer], page: Page) -> Reading:
 
 
 def _engine(page: Page, slots: list[Any] | None, props: Any, health: Answer) -> Engine:
-    rows = None if slots is None else [row for slot in slots if (row := slot_row(slot)) is not None]
+    rows = None if slots is None else _rows(slots)
     running = whole(page.value(("llamacpp:requests_processing",), _any))
     if running is None and slots is not None:
         running = sum(entry(slot, "is_processing") is True for slot in slots)
@@ -77,6 +77,12 @@ def _live(counters: dict[str, float], rows: list[RequestRow] | None) -> dict[str
     if rows is None or "generated" not in counters:
         return {}
     return {"generated": counters["generated"] + sum(row.generated_tokens for row in rows)}
+
+
+def _rows(slots: list[Any]) -> list[RequestRow]:
+    """Nobody's request is in two slots: of those that are told twice the last counts."""
+    rows = [row for slot in slots if (row := slot_row(slot)) is not None]
+    return list({row.id: row for row in rows}.values())
 
 
 def slot_row(slot: Any) -> RequestRow | None:
@@ -120,7 +126,7 @@ def _kv(slots: list[Any]) -> Kv:
     begins alike."""
     contexts = [integer(entry(slot, "n_ctx")) for slot in slots]
     total = sum(each or 0 for each in contexts)
-    if not total or None in contexts:
+    if not 0 < total < MOST or None in contexts:
         return Kv()
     working = [row.kv_blocks for slot in slots if (row := slot_row(slot)) is not None]
     kept = [

@@ -1,12 +1,17 @@
 """What one look at somebody else's server told, before anything is compared with looks before it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from infer_engine.foreign.page import Buckets
 from infer_engine.protocol import Kv, ReplicaState, RequestRow
 
 #: Rows of one server: ranks beyond this are not shown.
 MAX_ENGINES = 256
+#: Nobody has counted so far: a float does not tell such a number from the next.
+MOST = 2**53
+#: Reasons of one kind, as label values: more are no reasons. And how long one may be.
+MAX_REASONS, MAX_REASON_CHARS = 32, 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +68,30 @@ class Reading:
 
 
 def whole(value: float | None) -> int | None:
-    """A count; what is negative is none."""
-    return None if value is None or value < 0 else round(value)
+    """A count; what is negative is none, nor what nobody can have counted."""
+    return None if value is None or not 0 <= value < MOST else round(value)
+
+
+def tally(sums: Mapping[str, float]) -> dict[str, int]:
+    """Counts by reason, of a label that the server fills."""
+    counts: dict[str, int] = {}
+    for reason, value in list(sums.items())[:MAX_REASONS]:
+        if (count := whole(value)) is not None:
+            name = reason[:MAX_REASON_CHARS]
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def apart(engines: list[Engine]) -> list[Engine]:
+    """Rows whose labels came to the same name get a number behind it."""
+    found: dict[str, Engine] = {}
+    for engine in engines:
+        id = engine.id
+        number = 2
+        while id in found:
+            id, number = f"{engine.id}-{number}", number + 1
+        found[id] = replace(engine, id=id)
+    return list(found.values())
 
 
 def row_id(label: str) -> str:

@@ -45,7 +45,7 @@ def read(answers: Mapping[str, Answer], page: Page) -> Reading:
     listed = entry(answers["/v1/models"].json(), "data", 0)
     models = sorted({labels["model_name"] for labels, _ in page.of(RUNNING) if "model_name" in labels})
     most = integer(entry(server, "max_running_requests"))
-    ranks = _ranks(page)
+    ranks = page.ranks(RUNNING, "dp_rank", MAX_ENGINES)
     ended, aborted = whole(page.value(REQUESTS, _any)), whole(page.value(ABORTED, _any))
     context = integer(entry(listed, "max_model_len")) or whole(page.value(CONTEXT, _any, highest=True))
     return Reading(
@@ -53,7 +53,7 @@ def read(answers: Mapping[str, Answer], page: Page) -> Reading:
         model=", ".join(models)[:200] or text(entry(model, "model_path")) or text(entry(listed, "id")) or "–",
         version=text(entry(server, "version")),
         context_length=context,
-        engines=[_engine(page, rank, most if len(ranks) == 1 else None) for rank in ranks],
+        engines=[_engine(own, rank, most if len(ranks) == 1 else None) for rank, own in ranks.items()],
         shared=Counts(counters=_shared(page), histograms=_histograms(page)),
         finished=_finished(ended, aborted),
         started_at=page.value(STARTED, _any, highest=True),
@@ -71,24 +71,16 @@ def _finished(ended: int | None, aborted: int | None) -> dict[str, int]:
     return told
 
 
-def _ranks(page: Page) -> list[str | None]:
-    found = {labels["dp_rank"] for labels, _ in page.of(RUNNING) if "dp_rank" in labels}
-    numbers_first = sorted(found, key=lambda rank: (not rank.isdigit(), len(rank), rank))
-    return [*numbers_first[:MAX_ENGINES]] if found else [None]
-
-
 def _engine(page: Page, rank: str | None, most: int | None) -> Engine:
-    """Ranks of tensor and pipeline parallelism tell the same thing several times: the highest counts."""
-    mine: Callable[[Labels], bool] = _any if rank is None else lambda labels: labels.get("dp_rank") == rank
+    """``page`` has this rank's samples alone. Ranks of tensor and pipeline parallelism tell the same thing
+    several times: the highest counts."""
 
     def one(names: tuple[str, ...]) -> float | None:
-        return page.value(names, mine, highest=True)
+        return page.value(names, _any, highest=True)
 
     running = whole(one(RUNNING))
     counters = {name: value for name, series in COUNTERS.items() if (value := one(series)) is not None}
-    decoded = page.value(
-        REALTIME, lambda labels: mine(labels) and labels.get("mode") == "decode", highest=True
-    )
+    decoded = page.value(REALTIME, lambda labels: labels.get("mode") == "decode", highest=True)
     if decoded is not None:
         counters["generated"] = decoded
     throughput = one(THROUGHPUT)
@@ -100,12 +92,16 @@ def _engine(page: Page, rank: str | None, most: int | None) -> Engine:
         waiting=waiting if waiting is None else waiting + (grammar or 0),
         max_running=most,
         kv=_kv(one),
-        kv_used_ratio=one(KV_USED),
+        kv_used_ratio=_share(one(KV_USED)),
         counts=Counts(counters=counters),
         waiting_reasons={"grammar": grammar} if grammar else {},
         # The gauge keeps its last value when nothing runs any more.
         tokens_per_s=0.0 if running == 0 and throughput is not None else throughput,
     )
+
+
+def _share(told: float | None) -> float | None:
+    return None if told is None else min(1.0, max(0.0, told))
 
 
 def _kv(one: Callable[[tuple[str, ...]], float | None]) -> Kv:
@@ -116,9 +112,12 @@ def _kv(one: Callable[[tuple[str, ...]], float | None]) -> Kv:
         whole(one(KV_USED_TOKENS)),
         whole(one(KV_CACHED_TOKENS)),
     )
-    share = one(KV_USED)
+    share = _share(one(KV_USED))
     if used is None and total is not None and share is not None:
         used = round(share * total)
+    if total is not None:  # more than all of it is in nobody's use
+        used = None if used is None else min(used, total)
+        cached = None if cached is None else min(cached, total)
     blocks = [None if tokens is None else tokens // size for tokens in (total, used, cached)]
     free = None
     if blocks[0] is not None and blocks[1] is not None and blocks[2] is not None:

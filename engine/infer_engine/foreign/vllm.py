@@ -1,11 +1,11 @@
 """vLLM: its metrics under today's names and those of before (V0, and V1 until the prefix ``gpu_`` went)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from infer_engine.foreign.asking import Answer, entry, integer, text
 from infer_engine.foreign.page import Labels, Page
-from infer_engine.foreign.reading import MAX_ENGINES, Counts, Engine, Reading, row_id, whole
+from infer_engine.foreign.reading import MAX_ENGINES, Counts, Engine, Reading, row_id, tally, whole
 from infer_engine.protocol import Kv
 
 PATHS = ("/metrics", "/health", "/version", "/v1/models")
@@ -38,12 +38,12 @@ REASONS = {"abort": "cancelled"}
 def read(answers: Mapping[str, Answer], page: Page) -> Reading:
     bad = _unwell(answers["/health"])
     model = entry(answers["/v1/models"].json(), "data", 0)
-    engines = [_engine(page, label, bad) for label in ranks(page)]
+    engines = [_engine(own, rank, bad) for rank, own in page.ranks(RUNNING, "engine", MAX_ENGINES).items()]
     models = sorted({labels["model_name"] for labels, _ in page.of(RUNNING) if "model_name" in labels})
     finished: dict[str, int] = {}
-    for reason, value in page.by_label(FINISHED, "finished_reason", _any).items():
-        name = REASONS.get(reason, reason[:32])
-        finished[name] = finished.get(name, 0) + round(value)
+    for reason, count in tally(page.by_label(FINISHED, "finished_reason", _any)).items():
+        name = REASONS.get(reason, reason)
+        finished[name] = finished.get(name, 0) + count
     return Reading(
         product="vLLM",
         model=", ".join(models)[:200] or text(entry(model, "id")) or "–",
@@ -56,52 +56,43 @@ def read(answers: Mapping[str, Answer], page: Page) -> Reading:
     )
 
 
-def ranks(page: Page, label: str = "engine") -> list[str | None]:
-    """The values of the label by which data-parallel ranks are told apart; one None where it is not used."""
-    found = {labels[label] for labels, _ in page.of(RUNNING) if label in labels}
-    numbers_first = sorted(found, key=lambda rank: (not rank.isdigit(), len(rank), rank))
-    return [*numbers_first[:MAX_ENGINES]] if found else [None]
-
-
 def _engine(page: Page, rank: str | None, error: str | None) -> Engine:
-    mine = _of(rank)
-    used = page.value(KV_USED, mine)
+    """``page`` has this rank's samples alone."""
+    used = page.value(KV_USED, _any)
     ratio = min(1.0, max(0.0, used)) if used is not None else None
     asleep = [
         labels.get("sleep_state", "")
         for labels, value in page.of(SLEEP)
-        if mine(labels) and value and labels.get("sleep_state") != "awake"
+        if value and labels.get("sleep_state") != "awake"
     ]
-    reasons = page.by_label(WAITING_BY_REASON, "reason", mine)
+    reasons = page.by_label(WAITING_BY_REASON, "reason", _any)
     return Engine(
         id=row_id(rank or "0"),
         state="drained" if asleep else "failed" if error else "ready",
-        running=whole(page.value(RUNNING, mine)),
-        waiting=whole(page.value(WAITING, mine)),
-        kv=_kv(page, mine, ratio),
+        running=whole(page.value(RUNNING, _any)),
+        waiting=whole(page.value(WAITING, _any)),
+        kv=_kv(page, ratio),
         kv_used_ratio=ratio,
         counts=Counts(
             counters={
                 name: value
                 for name, series in COUNTERS.items()
-                if (value := page.value(series, mine)) is not None
+                if (value := page.value(series, _any)) is not None
             },
             histograms={
                 name: buckets
                 for name, series in HISTOGRAMS.items()
-                if (buckets := page.buckets(series, mine))
+                if (buckets := page.buckets(series, _any))
             },
         ),
-        waiting_reasons={reason[:32]: round(value) for reason, value in reasons.items() if value > 0},
+        waiting_reasons={reason: count for reason, count in tally(reasons).items() if count},
         error=f"asleep ({asleep[0][:40]})" if asleep else error,
     )
 
 
-def _kv(page: Page, mine: Callable[[Labels], bool], ratio: float | None) -> Kv:
+def _kv(page: Page, ratio: float | None) -> Kv:
     """Blocks. Which of those not in use still hold a prefix is not told: so neither is what is free."""
     for labels, _ in page.of(KV_CONFIG):
-        if not mine(labels):
-            continue
         total, size = _number(labels.get("num_gpu_blocks")), _number(labels.get("block_size"))
         if total is not None and total > 1 and page.of(KV_USED[:1]):
             total -= 1  # one is never given to anybody, and its share is of the others
@@ -117,10 +108,6 @@ def _number(given: Any) -> int | None:
 
 def _unwell(health: Answer) -> str | None:
     return f"/health answers {health.status}" if health.offered and health.status >= 500 else None
-
-
-def _of(rank: str | None) -> Callable[[Labels], bool]:
-    return _any if rank is None else lambda labels: labels.get("engine") == rank
 
 
 def _any(_labels: Labels) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 from infer_engine.foreign.estimate import merged, percentiles, queue_wait
 from infer_engine.foreign.ours import OUR_COMMAND, OUR_GATEWAY
 from infer_engine.foreign.page import Buckets
-from infer_engine.foreign.reading import Engine, Reading
+from infer_engine.foreign.reading import MAX_ENGINES, Engine, Reading, whole
 from infer_engine.foreign.window import Window
 from infer_engine.protocol import (
     Event,
@@ -22,6 +22,8 @@ from infer_engine.protocol import (
 #: With requests in the batch and no counter moving for so long, a row is stalled.
 STALLED_S = 30.0
 MAX_EVENTS = 256
+#: Rows whose restarts are remembered though they are told of no more.
+MOST_REMEMBERED = 4 * MAX_ENGINES
 #: The name of all ranks together among the windows.
 _SHARED = ""
 
@@ -36,6 +38,8 @@ class Watching:
         self._started_at: float | None = None
         self._first_seen_s: dict[str, float] = {}
         self._states: dict[str, str] = {}
+        #: What was told last of how it is read.
+        self._note = ""
         self._numbered = 0
         self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self.rows: dict[str, list[RequestRow]] = {}
@@ -48,6 +52,9 @@ class Watching:
             self._event(reading.engines[0].id, now_at, "our_gateway", message)
         self._notice_restart(reading, now_s, now_at)
         self._notice_states(reading, now_at)
+        if reading.note != self._note:
+            self._note = reading.note
+            self._event(reading.engines[0].id, now_at, "note", reading.note or "it tells everything again")
         replicas = [self._replica(engine, reading, now_s) for engine in reading.engines]
         self._take_rows(reading, now_s)
         fleet = Fleet(
@@ -57,6 +64,11 @@ class Watching:
             context_length=reading.context_length,
         )
         return Status(fleet=fleet, replicas=replicas, totals=self._totals(reading, replicas))
+
+    @property
+    def remembered(self) -> frozenset[str]:
+        """Rows that began anew, those that are told of no more included."""
+        return frozenset(self._incarnations)
 
     def observed(self, name: str, reading: Reading) -> Buckets:
         """What that histogram grew by over the last minute, over all rows of ``reading``, the last taken."""
@@ -73,6 +85,8 @@ class Watching:
         ids = [engine.id for engine in reading.engines]
         for gone in self._windows.keys() - {_SHARED, *ids}:
             del self._windows[gone]
+        if len(self._incarnations) > MOST_REMEMBERED:
+            self._incarnations = {id: self._incarnations.get(id, 0) for id in ids}
         each = [(_SHARED, reading.shared), *((engine.id, engine.counts) for engine in reading.engines)]
         if anew:
             for window in self._windows.values():
@@ -209,12 +223,11 @@ def _kv_ratio(engines: list[Engine]) -> float | None:
 
 def _hit_ratio(counters: dict[str, float]) -> float | None:
     queries, hits = counters.get("prefix_queries"), counters.get("prefix_hits")
-    return None if not queries or hits is None else min(1.0, hits / queries)
+    return None if not queries or hits is None else min(1.0, max(0.0, hits / queries))
 
 
 def _count(counters: dict[str, float], name: str) -> int | None:
-    value = counters.get(name)
-    return None if value is None else round(value)
+    return whole(counters.get(name))
 
 
 def _per_minute(rate: float | None) -> float | None:

@@ -93,7 +93,8 @@ class ReplicaHandle:
         self.leaving = False
         #: None of one that the server itself launched.
         self.joined: JoinedFrom | None = None
-        #: It joins by itself and was here not long ago: when it has failed, requests may wait for it.
+        #: When it has failed, requests may wait for it: it joins by itself and was here not long ago, or was
+        #: given up just now, and its process is not gone yet.
         self.may_return = False
         #: Threads that its process computes with.
         self.threads: int | None = None

@@ -157,6 +157,21 @@ def test_nonsense_and_endless_lines_are_no_stream() -> None:
         read_all(Vllm("m"), b"data: " + b"x" * (MAX_LINE_BYTES + 9), size=1 << 16)
 
 
+def test_pieces_of_a_byte_each_make_the_same_events_and_keep_nobody_waiting() -> None:
+    data = b'data: {"a": 1}\n\n: nothing\r\n\r\ndata: {"a": 2}\n' * 20
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for at in range(len(data)):
+            yield data[at : at + 1]
+
+    async def read() -> tuple[list[Any], bool]:
+        others_turn = asyncio.Event()
+        asyncio.get_running_loop().call_soon(others_turn.set)
+        return [event async for event in events(chunks())], others_turn.is_set()
+
+    assert asyncio.run(read()) == ([{"a": 1}, {"a": 2}] * 20, True)
+
+
 ASK = Ask(
     prompt=[1, 2, 3],
     max_tokens=5,

@@ -29,6 +29,8 @@ class _Name:
         self.resolver = Resolver(server.host, server.port, pace.resolve_timeout_s)
         self.addresses: list[str] = []
         self.trouble = self.said = ""
+        #: Addresses that there is no room for were told of.
+        self.too_many = False
         self.asking: asyncio.Task[None] | None = None
         self.due_s = 0.0
 
@@ -150,12 +152,18 @@ class WatchedFleet:
             if address in known:
                 continue
             if len(self._members) >= MOST_SERVERS:
-                self._event(None, "unwatched", f"{name.server.host} has more than {MOST_SERVERS} servers")
+                if not name.too_many:
+                    words = (
+                        f"{name.server.host} has {len(wanted)} addresses: {MOST_SERVERS} servers are watched"
+                    )
+                    self._event(None, "unwatched", words)
+                name.too_many = True
                 return
             row = address if self._sole_name else netloc(address, name.server.port)
             self._members.append(self._member(name.server, row, address))
             if self.looks:
                 self._event(row, "starting", f"{name.server.host} has this address now")
+        name.too_many = False
 
     # --- looking
 

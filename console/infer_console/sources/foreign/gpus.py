@@ -62,6 +62,8 @@ class Exporter:
             self.gpus, self.trouble = [], why(error)
         except NotUnderstoodError as error:
             self.gpus, self.trouble = [], str(error)
+        except Exception as error:  # noqa: BLE001 - what nobody thought of must not leave old figures as new
+            self.gpus, self.trouble = [], f"what it tells cannot be read ({type(error).__name__}: {error})"
         else:
             self.trouble = ""
             self._memory.take(self.gpus)

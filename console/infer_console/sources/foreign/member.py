@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import httpx2
 import msgspec
-from infer_engine.foreign.adapters import ADAPTERS, Adapter, read, recognise
+from infer_engine.foreign.adapters import ADAPTERS, DENIED, Adapter, read, recognise
 from infer_engine.foreign.asking import ANSWER_TIMEOUT_S, Answer, Asking
+from infer_engine.foreign.not_understood import KeyWantedError
 from infer_engine.foreign.reading import Reading
 from infer_engine.foreign.watching import Watching
 from infer_engine.protocol import Event, Kv, Problem, Replica, RequestRow, Status
@@ -46,7 +47,7 @@ class Member:
         self._pace = pace
         self._seldom: dict[str, tuple[float, Answer]] = {}
         self._backoff = Backoff()
-        self._due_s = 0.0
+        self._due_s = self._reading_s = 0.0
         self._looking: asyncio.Task[None] | None = None
         self.watching = Watching(server.netloc)
         self.reading: Reading | None = None
@@ -74,15 +75,22 @@ class Member:
     async def _look(self) -> None:
         try:
             reading = await self._read_in_time()
+            self.status = self.watching.take(reading, time.monotonic(), time.time())
         except (httpx2.HTTPError, NotUnderstoodError, RefusedError) as error:
-            self.trouble = error
-            # Alone, whoever asks waits by itself before it asks again.
-            self._due_s = 0.0 if self.name is None else time.monotonic() + self._backoff.next_s()
+            self._failed(error)
+        except Exception as error:  # noqa: BLE001 - what nobody thought of must not leave old figures as new
+            words = f"what it tells cannot be read ({type(error).__name__}: {error})"
+            self._failed(NotUnderstoodError(words))
         else:
             self.reading, self.trouble = reading, None
-            self.status = self.watching.take(reading, time.monotonic(), time.time())
-            self._due_s = 0.0
+            # One whose pages are long to read takes half of this console's time, and not all of it.
+            self._due_s = time.monotonic() + self._reading_s
             self._backoff.reset()
+
+    def _failed(self, trouble: Trouble) -> None:
+        self.trouble = trouble
+        # Alone, whoever asks waits by itself before it asks again.
+        self._due_s = 0.0 if self.name is None else time.monotonic() + self._backoff.next_s()
 
     async def _read_in_time(self) -> Reading:
         """One that tells its pages a byte at a time does not tell them."""
@@ -103,22 +111,29 @@ class Member:
 
     async def _read(self) -> Reading:
         if self._adapter is None:
-            self._adapter = await recognise(self._asking)
+            try:
+                self._adapter = await recognise(self._asking)
+            except KeyWantedError as error:
+                raise _asks_for_key("it", error.status) from error
         adapter = self._adapter
         given = await asyncio.gather(*(self._ask(path) for path in adapter.paths))
         answers = {answer.path: answer for answer in given}
         essential = [answers[path] for path in adapter.essential]
         for answer in essential:
-            if answer.status in (401, 403):
-                title, hint = f"{adapter.product} asks for a key", "put it into INFER_CONSOLE_TOKEN"
-                raise RefusedError(
-                    Problem(status=answer.status, code="unauthorized", title=title, detail=hint)
-                )
+            if answer.status in DENIED:
+                raise _asks_for_key(adapter.product, answer.status)
         loading = adapter.product == "llama.cpp" and answers["/health"].status == 503
         if not loading and not any(answer.told for answer in essential):
             words = ", ".join(f"{answer.path} answers {answer.status}" for answer in essential)
-            raise NotUnderstoodError(f"this does not look like {adapter.product}: {words}")
-        return await asyncio.to_thread(read, adapter, answers)
+            fails = any(
+                (answer.status >= 500 and answer.offered) or answer.status == 429 for answer in essential
+            )
+            what = f"{adapter.product} fails" if fails else f"this does not look like {adapter.product}"
+            raise NotUnderstoodError(f"{what}: {words}")
+        began_s = time.monotonic()
+        reading = await asyncio.to_thread(read, adapter, answers)
+        self._reading_s = time.monotonic() - began_s
+        return reading
 
     async def _ask(self, path: str) -> Answer:
         kept = self._seldom.get(path)
@@ -199,6 +214,11 @@ class Member:
         return [
             msgspec.structs.replace(event, replica=self.row_name(event.replica or "e0")) for event in happened
         ]
+
+
+def _asks_for_key(who: str, status: int) -> RefusedError:
+    title, hint = f"{who} asks for a key", "put it into INFER_CONSOLE_TOKEN"
+    return RefusedError(Problem(status=status, code="unauthorized", title=title, detail=hint))
 
 
 def _renamed(rows: Iterable[RequestRow], member: str, row: str) -> Iterable[RequestRow]:

@@ -1,11 +1,12 @@
 """Server-sent events as somebody else's server writes them: one line each, bounded."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
-from infer_engine.foreign.asking import entry
+from infer_engine.foreign.asking import PIECES_A_TURN, entry
 from infer_engine.foreign.not_understood import NotUnderstoodError
 
 MAX_LINE_BYTES = 1 << 20
@@ -23,10 +24,17 @@ class SaidError(Exception):
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
     """The JSON of each ``data:`` line. Raise NotUnderstoodError for what is none or has no end, SaidError
     where it says that it failed."""
-    rest = b""
+    rest = bytearray()
+    taken = 0
     async for chunk in chunks:
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
+        taken += 1
+        if taken % PIECES_A_TURN == 0:
+            await asyncio.sleep(0)
+        looked = len(rest)
+        rest += chunk
+        whole = rest.rfind(b"\n", looked) + 1  # what was there before has no end of a line
+        lines = bytes(rest[:whole]).split(b"\n")
+        del rest[:whole]
         if len(rest) > MAX_LINE_BYTES:
             raise NotUnderstoodError(f"a line of its stream is longer than {MAX_LINE_BYTES:,} bytes")
         for line in lines:

@@ -8,10 +8,10 @@ from typing import Any
 import httpx2
 import msgspec
 
-from infer_engine.foreign.adapters import ADAPTERS, Adapter, read, recognise
+from infer_engine.foreign.adapters import ADAPTERS, DENIED, Adapter, read, recognise
 from infer_engine.foreign.address import Address
 from infer_engine.foreign.asking import Answer, Asking, entry
-from infer_engine.foreign.not_understood import NotUnderstoodError
+from infer_engine.foreign.not_understood import KeyWantedError, NotUnderstoodError
 from infer_engine.foreign.reading import Reading
 from infer_engine.model.sampling import Sampling
 from infer_engine.model.tokenizer import Tokenizer
@@ -88,6 +88,8 @@ class Probe:
             if sum(len(each.body) for each in paths) > LARGE_BYTES:
                 return await asyncio.to_thread(self._read, adapter, answers)
             return self._read(adapter, answers)
+        except KeyWantedError as error:
+            raise Unsuitable(_wants_key(error.status)) from error
         except NotUnderstoodError as error:
             raise (Unready if "loading" in str(error) else Unsuitable)(str(error)) from error
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
@@ -98,9 +100,9 @@ class Probe:
         return read(adapter, answers)
 
     def _check_told(self, adapter: Adapter, answers: dict[str, Answer]) -> None:
-        denied = [each.status for each in answers.values() if each.status in (401, 403)]
+        denied = [each.status for each in answers.values() if each.status in DENIED]
         if denied and not any(answers[path].told for path in adapter.essential):
-            raise Unsuitable(f"it answers {denied[0]}: it wants a key (INFER_UPSTREAM_TOKEN)")
+            raise Unsuitable(_wants_key(denied[0]))
         if answers["/metrics"].page().has(OURS):
             raise Unsuitable("it is a gateway of infer-console: name the servers behind it instead")
         if not any(answers[path].told for path in adapter.essential):
@@ -191,6 +193,10 @@ class Probe:
         largest = max((token for each in heard for token in each.tokens), default=0)
         if largest >= self._tokenizer.vocab_size:
             raise Unsuitable(f"it says token {largest}, of {self._tokenizer.vocab_size} that we know")
+
+
+def _wants_key(status: int) -> str:
+    return f"it answers {status}: it wants a key (INFER_UPSTREAM_TOKEN)"
 
 
 async def _whole(body: bytes) -> AsyncIterator[bytes]:

@@ -2,6 +2,7 @@
 closing it."""
 
 import asyncio
+import contextlib
 import email.utils
 import logging
 import time
@@ -20,8 +21,10 @@ from infer_engine.replica.upstream.events import SaidError, events, told_error
 
 log = logging.getLogger(__name__)
 
-#: A server that says nothing at all for so long is left, whatever it is about to say.
+#: A server that says no token for so long is left, whatever else it says meanwhile.
 MOST_SILENT_S = 600.0
+#: The words of a server that refuses may take so long.
+FAILURE_S = 2.0
 CONNECT_S = 3.0
 SEND_S = 10.0
 #: A stream whose end is known is read to its end for so long, so that its connection can be used again.
@@ -109,23 +112,37 @@ class Stream:
             headers={"content-type": "application/json", "accept-encoding": "identity"},
             timeout=httpx2.Timeout(MOST_SILENT_S, connect=CONNECT_S, write=SEND_S, pool=CONNECT_S),
         ) as response:
-            if response.status_code != 200:
+            if response.status_code != 200 or _is_document(response):
                 return await _failure(response)
             reader, end = self._dialect.reader(), None
-            async for event in events(response.aiter_raw()):
-                heard = reader.read(event)
-                if heard.tokens and end is None:  # what it says after the end is of nobody
-                    self._say(heard)
-                end = end or heard.finish
+            now_s = asyncio.get_running_loop().time
+            try:
+                async with asyncio.timeout(MOST_SILENT_S) as silence:
+                    async for event in events(response.aiter_raw()):
+                        heard = reader.read(event)
+                        if heard.tokens and end is None:  # what it says after the end is of nobody
+                            silence.reschedule(now_s() + MOST_SILENT_S)
+                            self._say(heard)
+                        end = end or heard.finish
+            except TimeoutError:
+                return Broke("broken", f"its stream has said no token for {MOST_SILENT_S:g} s")
         return Broke("broken", "its stream ended in the middle") if end is None else Ended(end)
+
+
+def _is_document(response: httpx2.Response) -> bool:
+    """Whether the answer is no stream of events: what went wrong, under a status that says that nothing
+    did."""
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
 
 
 async def _failure(response: httpx2.Response) -> Broke:
     body = b""
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > MAX_ERROR_BYTES:
-            break
+    with contextlib.suppress(TimeoutError):  # what has come by then is what it says
+        async with asyncio.timeout(FAILURE_S):
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > MAX_ERROR_BYTES:
+                    break
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

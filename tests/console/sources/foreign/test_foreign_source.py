@@ -165,8 +165,8 @@ def test_auto_says_what_it_found_when_it_is_nothing_it_knows() -> None:
 
 
 def test_a_key_comes_from_the_environment_and_its_absence_is_said(vllm: ForeignServer) -> None:
-    async def look(environ: dict[str, str]) -> None:
-        target = resolve([f"vllm+{vllm.url}"], environ)
+    async def look(environ: dict[str, str], kind: str = "vllm") -> None:
+        target = resolve([f"{kind}+{vllm.url}"], environ)
         assert target is not None
         async with EngineClient(target) as client:
             await client.state()
@@ -174,9 +174,11 @@ def test_a_key_comes_from_the_environment_and_its_absence_is_said(vllm: ForeignS
     asyncio.run(look({"INFER_CONSOLE_TOKEN": "s3cret"}))
     assert vllm.keys == {"Bearer s3cret"}
     vllm.statuses["/metrics"] = 401
-    with pytest.raises(RefusedError) as caught:
-        asyncio.run(look({}))
-    assert "INFER_CONSOLE_TOKEN" in caught.value.problem.detail
+    for kind in ("vllm", "auto"):
+        with pytest.raises(RefusedError) as caught:
+            asyncio.run(look({}, kind))
+        assert "INFER_CONSOLE_TOKEN" in caught.value.problem.detail
+        assert caught.value.problem.code == "unauthorized"
 
 
 def test_what_nobody_listens_for_is_unreachable() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 from infer_console.connect import parse_url
 from infer_console.sources.client import EngineClient
-from infer_engine.foreign.dcgm import Gpu, GpuMemory, health, read_gpus, troubles
+from infer_engine.foreign.dcgm import MOST_REMEMBERED, Gpu, GpuMemory, health, read_gpus, troubles
 from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.foreign.page import Page
 from infer_engine.protocol import Event, Replica
@@ -49,6 +49,21 @@ def test_what_each_field_means() -> None:
     assert first.memory_total_bytes == 81559 * 1024 * 1024
     assert (first.xid, first.uncorrectable_errors, first.slowed_by) == (0, 0, ())  # a power cap is no trouble
     assert (second.xid, second.uncorrectable_errors, second.remapped_rows) == (31, 2, 1)
+
+
+@pytest.mark.parametrize("value", ["1e308", "9" * 400, "-1"])
+def test_numbers_that_no_gpu_has_are_unknown(value: str) -> None:
+    names = ("GPU_TEMP", "POWER_USAGE", "FB_USED", "FB_FREE", "XID_ERRORS", "ECC_DBE_VOL_TOTAL")
+    told = "".join(f'DCGM_FI_DEV_{name}{{gpu="0",UUID="GPU-x"}} {value}\n' for name in (*names, "X"))
+    (gpu,) = read_gpus(Page.read(told + 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-x"} 5\n'))
+    assert gpu == Gpu(number="0", uuid="GPU-x", name="", utilisation=0.05)
+
+
+def test_gpus_that_never_come_again_are_forgotten() -> None:
+    memory = GpuMemory()
+    for number in range(2 * MOST_REMEMBERED):
+        memory.take([Gpu(number="0", uuid=f"GPU-{number}", name="")])
+    assert memory.remembered <= MOST_REMEMBERED + 1
 
 
 def test_fields_that_are_not_exported_are_unknown_and_not_zero() -> None:

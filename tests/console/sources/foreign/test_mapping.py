@@ -10,8 +10,8 @@ from infer_engine.foreign.asking import Answer
 from infer_engine.foreign.estimate import percentiles
 from infer_engine.foreign.llamacpp import slot_row
 from infer_engine.foreign.page import Page
-from infer_engine.foreign.reading import Reading
-from infer_engine.foreign.watching import Watching
+from infer_engine.foreign.reading import MAX_ENGINES, MAX_REASONS, Reading
+from infer_engine.foreign.watching import MOST_REMEMBERED, Watching
 from infer_engine.protocol import Kv, Status
 from support.foreign_server import llamacpp_pages, page, vllm_pages
 
@@ -348,6 +348,93 @@ def test_values_that_cannot_be_are_unknown() -> None:
     assert (engine.running, engine.waiting) == (None, None)
     assert engine.kv == Kv()
     assert status.totals.kv_used_ratio == 1.0
+
+
+@pytest.mark.parametrize("value", ["1e300", "9" * 400, "9" * 5000])
+def test_what_nobody_can_have_counted_is_not_told(value: str) -> None:
+    """Alone it is no integer of use to anybody; two together are no number at all."""
+    names = ("num_requests_running", "num_requests_waiting", "num_preemptions_total")
+    told = [f'vllm:{name}{{engine="0",twice="{each}"}} {value}' for name in names for each in "ab"]
+    told += [f'vllm:request_success_total{{finished_reason="{each}"}} {value}' for each in ("stop", "length")]
+    told += [
+        f'vllm:num_requests_waiting_by_reason{{engine="0",reason="capacity",twice="{e}"}} {value}'
+        for e in "ab"
+    ]
+    _, status = watched("vllm", vllm('vllm:cache_config_info{engine="0"} 1', *told), vllm(*told))
+    (engine,) = status.replicas
+    assert (engine.running, engine.waiting, engine.preemptions, engine.waiting_reasons) == (
+        None,
+        None,
+        None,
+        {},
+    )
+    assert status.totals.finished == {}
+
+
+def test_sglang_uses_no_more_than_there_is() -> None:
+    pool = ("sglang:max_total_num_tokens 100", "sglang:num_running_reqs 1", "sglang:kv_evictable_tokens 1e9")
+    for share, used in (("50", 100), ("-5", 0)):
+        _, status = watched("sglang", {"/metrics": lines(*pool, f"sglang:token_usage {share}")})
+        kv = status.replicas[0].kv
+        assert (kv.total, kv.used, kv.cached, kv.free) == (100, used, 100, 0)
+
+
+def test_a_row_is_one_engine_whatever_its_label_comes_to() -> None:
+    running = [
+        f'vllm:num_requests_running{{engine="{rank}"}} {n}' for n, rank in enumerate(("0", "E0", "é0"), 1)
+    ]
+    watching, status = watched("vllm", vllm(*running), vllm(*running))
+    assert [(each.id, each.running) for each in status.replicas] == [("e0", 1), ("e0-2", 2), ("e0-3", 3)]
+    assert not watching.events  # nothing restarted
+
+
+def test_a_label_that_never_says_the_same_is_no_reason() -> None:
+    told = [f'vllm:request_success_total{{finished_reason="{n}"}} 1' for n in range(1000)]
+    _, status = watched("vllm", vllm('vllm:num_requests_running{engine="0"} 1', *told))
+    assert len(status.totals.finished) == MAX_REASONS
+
+
+def test_rows_that_never_come_again_are_forgotten() -> None:
+    watching = Watching("host:8000")
+    for number in range(0, 3 * MOST_REMEMBERED, MAX_ENGINES):
+        ranks = range(number, number + MAX_ENGINES)
+        told = vllm(
+            *(f'vllm:num_requests_running{{engine="{rank}"}} 1' for rank in ranks),
+            f"process_start_time_seconds {number * 10}",
+        )
+        watching.take(reading("vllm", told), float(number), float(number))
+    assert len(watching.remembered) <= MOST_REMEMBERED + MAX_ENGINES
+
+
+def test_slots_of_one_request_are_one_row_and_their_sizes_have_an_end() -> None:
+    slot = {
+        "id_task": 7,
+        "is_processing": True,
+        "n_ctx": 2**52,
+        "n_prompt_tokens": 5,
+        "next_token": [{"n_decoded": 1}],
+    }
+    pages = {"/slots": json.dumps([slot] * 5).encode(), "/health": b"{}"}
+    watching, status = watched("llamacpp", pages)
+    assert [row.id for row in watching.rows["e0"]] == ["task-7"]
+    assert status.replicas[0].kv == Kv()
+
+
+def test_what_is_missing_is_said_once() -> None:
+    one, other = {"/metrics": b"", "/server_info": b"{}"}, {"/metrics": lines("sglang:num_running_reqs 1")}
+    watching, _ = watched("sglang", one, one, other)
+    assert [event.message for event in watching.events if event.reason == "note"] == [
+        "it tells no metrics: start it with --enable-metrics",
+        "it tells everything again",
+    ]
+
+
+def test_a_line_without_an_end_is_not_read_through() -> None:
+    with pytest.raises(NotUnderstoodError, match="a line of more than 65,536 characters"):
+        Page.read("x{" + ",".join(f'a{n}="1"' for n in range(300_000)) + "} 1\n")
+    # Nor is each blank of a comment.
+    comment = "#" + " " * 60_000 + "TYPE x" + " " * 3_000 + "counter\n"
+    assert Page.read(comment * 60 + "x 1\n").samples == {"x_total": [({}, 1.0)]}
 
 
 def test_a_label_is_no_way_to_a_terminal() -> None:

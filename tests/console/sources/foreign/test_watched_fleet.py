@@ -5,6 +5,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from infer_console.collector import Collector
@@ -17,7 +18,9 @@ from infer_console.state.picture import Picture
 from infer_console.watched import Watched, parse_watched, row_names
 from infer_engine.foreign import asking
 from infer_engine.foreign.estimate import merged, merged_unlike, quantile
+from infer_engine.foreign.reading import Reading
 from infer_engine.protocol import Replica, Status
+from support.certificates import make_certificates, server_context
 from support.eventually import eventually
 from support.foreign_server import foreign_server, llamacpp_pages, page, vllm_pages
 
@@ -91,7 +94,7 @@ def test_one_that_dies_is_its_own_affair_and_is_found_again() -> None:
             lost = eventually(
                 lambda: rows(picture())[name] if rows(picture())[name].state == "failed" else None
             )
-            assert "unreachable: this does not look like vLLM: /metrics answers 500" in (lost.error or "")
+            assert "unreachable: vLLM fails: /metrics answers 500" in (lost.error or "")
             assert (lost.running, lost.kv.used, lost.kv.total) == (None, None, 181)  # what it is, is known
             assert picture().link.state == "live"
             assert rows(picture())[fine].state == "ready"
@@ -192,6 +195,64 @@ def test_a_server_per_address_and_they_come_and_go(addresses: dict[str, list[str
         assert (gone[0].replica, gone[0].message) == ("127.0.0.1", "vllm.test has this address no more")
     # Asked for by its name, though by its address.
     assert server.hosts == {f"vllm.test:{port(server.url)}"}
+
+
+def test_more_addresses_than_are_watched_are_said_once(
+    addresses: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "MOST_SERVERS", 2)
+    addresses["vllm.test"] = [f"127.0.0.{number}" for number in range(1, 6)]
+
+    async def look(url: str) -> tuple[Status, list[str | None]]:
+        async with EngineClient(parse_url(url)) as client:
+            status = await client.state()  # which looks twice
+            return status, [event.message for event in (await client.events(100)).events]
+
+    with foreign_server(vllm_pages("busy"), host="0.0.0.0") as server:
+        status, messages = asyncio.run(look(f"dns+vllm://vllm.test:{port(server.url)}"))
+    assert [row.id for row in status.replicas] == ["127.0.0.1", "127.0.0.2"]
+    assert messages.count("vllm.test has 5 addresses: 2 servers are watched") == 1
+
+
+def test_what_nobody_thought_of_is_said_and_old_figures_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(adapter: object, answers: object) -> Reading:
+        raise ZeroDivisionError("of nobody's")
+
+    with (
+        foreign_server(vllm_pages("before")) as one,
+        foreign_server(vllm_pages("busy")) as other,
+        watching(parse_url(f"vllm+{one.url},vllm+{other.url}")) as picture,
+    ):
+        eventually(lambda: [row for row in rows(picture()).values() if row.running is not None])
+        monkeypatch.setattr(member, "read", read)
+        eventually(lambda: "ZeroDivisionError: of nobody's" in picture().link.message)
+        assert picture().link.state != "live"
+
+
+def test_over_tls_it_is_asked_and_proves_itself_by_its_name(
+    addresses: dict[str, list[str]], tmp_path: Path
+) -> None:
+    """Also where only the address behind the name is spoken to."""
+    certificates = make_certificates(tmp_path)
+    addresses["fleet.example"] = addresses["other.example"] = ["127.0.0.1"]
+    names: set[str | None] = set()
+
+    async def look(url: str, ca_file: Path | None) -> Status:
+        target = dataclasses.replace(parse_url(url), ca_file=None if ca_file is None else str(ca_file))
+        async with EngineClient(target) as client:
+            return await client.state()
+
+    with foreign_server(vllm_pages("busy"), tls=server_context(certificates, names)) as server:
+        for scheme, name in (("dns+vllm+https", "fleet.example"), ("vllm+https", "localhost")):
+            url = f"{scheme}://{name}:{port(server.url)}"
+            names.clear()
+            assert asyncio.run(look(url, certificates.ca)).totals.ready == 1
+            assert names == {name}
+            with pytest.raises(UnreachableError, match="unable to get local issuer certificate"):
+                asyncio.run(look(url, None))
+        assert server.hosts == {f"{name}:{port(server.url)}" for name in ("fleet.example", "localhost")}
+        with pytest.raises(UnreachableError, match=r"certificate is not valid for 'other\.example'"):
+            asyncio.run(look(f"dns+vllm+https://other.example:{port(server.url)}", certificates.ca))
 
 
 def test_a_name_that_is_none_says_so(addresses: dict[str, list[str]]) -> None:
