@@ -15,12 +15,12 @@ from infer_engine.fleet.refusals import (
     check_fits_some,
     deadline_unreachable,
     held_full,
-    misfit_of,
     no_replica,
     queue_full,
 )
 from infer_engine.fleet.router import Choice
 from infer_engine.fleet.routing import Routing
+from infer_engine.fleet.serving import can_go_on, can_serve, pins, starts_over
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import WaitingReason
 from infer_engine.replica.handle import ReplicaHandle
@@ -53,19 +53,20 @@ class Placer:
 
     def take(self, generation: Generation) -> None:
         """A new request: placed or held when this returns. Refusal, and nothing left behind, otherwise."""
-        check_fits_some(generation.spec, self._infos())
+        spec = generation.spec
+        check_fits_some(spec, self._infos())
         self.flush_held()
-        admitting = self._admitting()
+        admitting = [handle for handle in self._admitting() if can_serve(handle, spec)]
         because = self._why_held() if not admitting else None
         if not admitting and because is None:
             raise no_replica()
         if because is not None and len(self.held) >= self.most_held:
             raise held_full(len(self.held), self.most_held, draining=because == "draining")
-        late = self.foresight.late(generation.spec, admitting)
+        late = self.foresight.late(spec, admitting)
         if late is not None:
             raise deadline_unreachable(late, self.pace)
         request = self.ledger.enter(generation)
-        if admitting and (self.held or not self._place(request)):
+        if admitting and (self._is_anybody_held_for(admitting) or not self._place(request)):
             self.ledger.forget(request)
             waiting = sum(self.loads.of(handle).waiting for handle in admitting)
             raise queue_full(waiting, self.loads.most_waiting * len(admitting))
@@ -105,6 +106,10 @@ class Placer:
             self.hold(request)
             if soon:
                 self.flush_held()
+        elif starts_over(request, code):
+            request.start_over()
+            self.hold(request)
+            self.flush_held()
         elif code == "upstream_busy" or (code == "upstream_failed" and soon):
             if request.generation.replica is not None:
                 broke = code == "upstream_failed"
@@ -124,17 +129,26 @@ class Placer:
             self._explain_held()
             return
         infos = self._infos()
-        while self.held:
-            request = self.held[0]
-            try:
-                check_fits_some(request.generation.spec, infos, len(request.generation.emitted))
-            except Refusal as refusal:
-                del self.held[0]
-                self.ledger.finish(request, "error", code=refusal.problem.code, error=refusal.problem.detail)
-                continue
-            if not self._place(request):
-                break
-            self.held.remove(request)
+        for request in list(self.held):
+            if not self._still_fits(request, infos) or self._place(request):
+                self.held.remove(request)
+            elif any(can_go_on(handle, request) for handle in self._admitting()):
+                break  # they are full, or cannot be reached
+            else:
+                self._explain(request)
+
+    def _still_fits(self, request: Tracked, infos: list[RunnerInfo]) -> bool:
+        """False where nobody could ever run it, as it is by now: it has ended."""
+        try:
+            check_fits_some(request.generation.spec, infos, len(request.generation.emitted))
+        except Refusal as refusal:
+            problem = refusal.problem
+            if starts_over(request, problem.code):
+                request.start_over()
+                return self._still_fits(request, infos)
+            self.ledger.finish(request, "error", code=problem.code, error=problem.detail)
+            return False
+        return True
 
     def end_overdue(self) -> None:
         """Held requests whose deadline has passed end; a replica sees to those that it has."""
@@ -174,14 +188,22 @@ class Placer:
             return "loading"
         return "draining" if states & {"draining", "drained"} else None
 
+    def _is_anybody_held_for(self, admitting: list[ReplicaHandle]) -> bool:
+        """Who waits for a server that can do what others cannot keeps nobody else waiting."""
+        return any(can_go_on(handle, request) for request in self.held for handle in admitting)
+
     def _explain_held(self) -> None:
-        because = self._why_held()
         for request in list(self.held):
-            if because is None:
-                self.held.remove(request)
-                self._end_unplaceable(request)
-            else:
-                request.held_because = because
+            self._explain(request)
+
+    def _explain(self, request: Tracked) -> None:
+        """None that could run it takes requests: why it waits, or its end where none ever will."""
+        because = self._why_held()
+        if because is None:
+            self.held.remove(request)
+            self._end_unplaceable(request)
+        else:
+            request.held_because = because
 
     def _end_unplaceable(self, request: Tracked) -> None:
         problem = no_replica().problem
@@ -190,7 +212,7 @@ class Placer:
     def _place(self, request: Tracked) -> bool:
         """Send it to the best replica that can be reached; False when there is none with room. One that has
         stalled gets it only when all have."""
-        candidates = {handle.id: handle for handle in self._admitting() if _can_serve(handle, request)}
+        candidates = {handle.id: handle for handle in self._admitting() if can_go_on(handle, request)}
         while candidates:
             choice = (
                 self._destination(request, candidates)
@@ -205,6 +227,7 @@ class Placer:
             if candidates[chosen].submit(message):
                 self.ledger.place(request, chosen, str(choice))
                 handle = candidates[chosen]
+                request.pinned = pins(handle, request)
                 self.routing.placed(request, handle, choice)
                 if handle.work_since_s is None:
                     handle.work_since_s = self.ledger.clock()
@@ -264,14 +287,6 @@ class Placer:
         if parent is None or generation.emitted or parent.generation.replica != replica:
             return None
         return parent.id
-
-
-def _can_serve(handle: ReplicaHandle, request: Tracked) -> bool:
-    """Replicas of ours are alike: what one cannot do was refused before it came here."""
-    info = handle.info
-    if info is None or info.foreign is None:
-        return True
-    return misfit_of(request.generation.spec, info, len(request.generation.emitted)) is None
 
 
 def _submit_message(request: Tracked, now_s: float, fork_of: str | None) -> Submit:

@@ -7,6 +7,7 @@ from infer_engine.foreign.asking import entry
 from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.protocol import FinishReason
+from infer_engine.replica.upstream.constraints import CONTINUED, schema_of
 from infer_engine.replica.upstream.dialect import Ask, Heard, finish_of
 from infer_engine.replica.upstream.token_ids import token_ids
 
@@ -19,7 +20,7 @@ MOST_DIGITS = 10
 class Vllm:
     product = "vLLM"
     path = "/v1/completions"
-    lacks = frozenset({"response_format"})
+    lacks = frozenset({CONTINUED})
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -48,6 +49,11 @@ class Vllm:
             body["min_tokens"] = ask.min_tokens
         if sampling.logit_bias:
             body["logit_bias"] = {str(token): bias for token, bias in sampling.logit_bias.items()}
+        constraint = sampling.constraint
+        if constraint is not None and constraint.kind == "regex":
+            body["structured_outputs"] = {"regex": constraint.source}
+        elif constraint is not None:
+            body["structured_outputs"] = {"json": schema_of(constraint)}
         if sampling.logprobs is not None:
             body |= {"logprobs": sampling.logprobs, "return_tokens_as_token_ids": True}
         return body
