@@ -8,6 +8,7 @@ import httpx2
 import msgspec
 from infer_engine.foreign.adapters import ADAPTERS, Adapter, read, recognise
 from infer_engine.foreign.asking import ANSWER_TIMEOUT_S, Answer, Asking
+from infer_engine.foreign.beside import beside
 from infer_engine.foreign.reading import Reading
 from infer_engine.foreign.watching import Watching
 from infer_engine.protocol import Event, Kv, Problem, Replica, RequestRow, Status
@@ -118,7 +119,8 @@ class Member:
         if not loading and not any(answer.told for answer in essential):
             words = ", ".join(f"{answer.path} answers {answer.status}" for answer in essential)
             raise NotUnderstoodError(f"this does not look like {adapter.product}: {words}")
-        return await asyncio.to_thread(read, adapter, answers)
+        size_bytes = sum(len(answer.body) for answer in given)
+        return await beside(lambda: read(adapter, answers), size_bytes)
 
     async def _ask(self, path: str) -> Answer:
         kept = self._seldom.get(path)

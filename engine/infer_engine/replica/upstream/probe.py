@@ -11,6 +11,7 @@ import msgspec
 from infer_engine.foreign.adapters import ADAPTERS, Adapter, read, recognise
 from infer_engine.foreign.address import Address
 from infer_engine.foreign.asking import Answer, Asking, entry
+from infer_engine.foreign.beside import beside
 from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.foreign.reading import Reading
 from infer_engine.model.sampling import Constraint, Sampling
@@ -38,8 +39,6 @@ ONLY_THAT = '{"type": "integer", "enum": [70317]}'
 FIRST_TOKEN_S = 60.0
 #: Tokens that a context has at least, where it is not told.
 LEAST_CONTEXT = 2048
-#: Reading more takes long enough to hold up everybody's streams: it is done beside them.
-LARGE_BYTES = 256 * 1024
 #: Metrics of our own gateway begin like that.
 OURS = "infer_"
 
@@ -90,9 +89,8 @@ class Probe:
             adapter = self._adapter
             paths = await asyncio.gather(*(self._asking.get(path) for path in adapter.paths))
             answers = {each.path: each for each in paths}
-            if sum(len(each.body) for each in paths) > LARGE_BYTES:
-                return await asyncio.to_thread(self._read, adapter, answers)
-            return self._read(adapter, answers)
+            size_bytes = sum(len(each.body) for each in paths)
+            return await beside(lambda: self._read(adapter, answers), size_bytes)
         except NotUnderstoodError as error:
             raise (Unready if "loading" in str(error) else Unsuitable)(str(error)) from error
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
