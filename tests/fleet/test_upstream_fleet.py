@@ -403,6 +403,25 @@ async def test_what_does_not_generate_tokens_of_ours_is_not_taken_on(
         assert not [each for each in caplog.records if each.exc_info]
 
 
+@pytest.mark.parametrize(
+    ("kind", "trial", "how"),
+    [
+        ("vllm", b'{"choices":[{"text":" Hi","finish_reason":null}]}', "since 0.10.2 (return_token_ids)"),
+        ("sglang", b'{"text":" Hi","meta_info":{"completion_tokens":1}}', "(output_ids)"),
+        ("llamacpp", b'{"content":" Hi","stop":false}', "(return_tokens)"),
+    ],
+)
+async def test_a_server_that_tells_text_only_is_refused_with_what_it_takes(
+    kind: Kind, trial: bytes, how: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer, kind, trials=[b"data: " + trial + b"\n\n"] * 9)
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await until(lambda: fleet.replica("r0").state == "failed", "it will not do")
+        error = fleet.replica("r0").error or ""
+        assert "it tells text only, and no token ids" in error
+        assert how in error
+
+
 async def test_compressed_answers_nobody_asked_for_are_not_unpacked(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:

@@ -101,7 +101,7 @@ class _Reader:
     def read(self, event: Any) -> Heard:
         tokens = token_ids(entry(event, "tokens"))
         if tokens is None:
-            raise NotUnderstoodError("it tells no token ids (return_tokens)")
+            raise NotUnderstoodError("it tells text only, and no token ids (return_tokens)")
         if entry(event, "stop") is True:
             reason = entry(event, "stop_type")
             return Heard([], [], FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop")

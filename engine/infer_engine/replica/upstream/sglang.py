@@ -63,7 +63,7 @@ class _Reader:
     def read(self, event: Any) -> Heard:
         tokens = token_ids(entry(event, "output_ids"))
         if tokens is None:
-            raise NotUnderstoodError("it tells no token ids (output_ids)")
+            raise NotUnderstoodError("it tells text only, and no token ids (output_ids)")
         total = integer(entry(event, "meta_info", "completion_tokens"))
         if total is None or total == self._seen + len(tokens):
             new = tokens

@@ -73,7 +73,9 @@ class _Reader:
         tokens = token_ids(entry(choice, "token_ids"))
         if tokens is None:
             if entry(choice, "text"):
-                raise NotUnderstoodError("it tells no token ids: vLLM does since 0.10.2 (return_token_ids)")
+                raise NotUnderstoodError(
+                    "it tells text only, and no token ids: vLLM does since 0.10.2 (return_token_ids)"
+                )
             tokens = []
         finish = finish_of(entry(choice, "finish_reason"), FINISHES)
         return Heard(tokens, _logprobs(entry(choice, "logprobs"), len(tokens)), finish)
