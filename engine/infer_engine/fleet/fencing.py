@@ -51,7 +51,7 @@ class Fencing:
             leave = f"{fresh + again} of whose answer nothing was sent start over, {ends} end"
         killed = "its process is killed, and none "
         killed += "may join in its place" if handle.joined else "is started"
-        if self.members.foreign:
+        if replica in self.members.foreign:
             killed = "its streams are closed, and it is not looked at"
         summary = [
             f"{replica} takes no more requests, {killed} before release",

@@ -43,6 +43,8 @@ class Placer:
     routing: Routing
     #: Most requests in the held line.
     most_held: int
+    #: All replicas are: what one can serve all can, and what one cannot was refused at the door.
+    alike: bool = True
     #: Seconds of the fleet's clock in a real one.
     pace: float = 1.0
     held: list[Tracked] = field(default_factory=list[Tracked])
@@ -56,7 +58,7 @@ class Placer:
         spec = generation.spec
         check_fits_some(spec, self._infos())
         self.flush_held()
-        admitting = [handle for handle in self._admitting() if can_serve(handle, spec)]
+        admitting = [handle for handle in self._admitting() if self.alike or can_serve(handle, spec)]
         because = self._why_held() if not admitting else None
         if not admitting and because is None:
             raise no_replica()
@@ -132,7 +134,7 @@ class Placer:
         for request in list(self.held):
             if not self._still_fits(request, infos) or self._place(request):
                 self.held.remove(request)
-            elif any(can_go_on(handle, request) for handle in self._admitting()):
+            elif any(self._can_run(handle, request) for handle in self._admitting()):
                 break  # they are full, or cannot be reached
             else:
                 self._explain(request)
@@ -167,9 +169,9 @@ class Placer:
         return True
 
     def _infos(self) -> list[RunnerInfo]:
-        """What they told who may come to run it; replicas of ours are alike, and one speaks for all."""
+        """What they told who may come to run it; of those that are alike one speaks for all."""
         infos = [each.info for each in self.handles.values() if each.info is not None]
-        return infos if any(info.foreign for info in infos) else infos[:1]
+        return infos[:1] if self.alike else infos
 
     def any_info(self) -> RunnerInfo | None:
         """What a loaded replica told of the model; all replicas of a fleet are alike."""
@@ -190,7 +192,10 @@ class Placer:
 
     def _is_anybody_held_for(self, admitting: list[ReplicaHandle]) -> bool:
         """Who waits for a server that can do what others cannot keeps nobody else waiting."""
-        return any(can_go_on(handle, request) for request in self.held for handle in admitting)
+        return any(self._can_run(handle, request) for request in self.held for handle in admitting)
+
+    def _can_run(self, handle: ReplicaHandle, request: Tracked) -> bool:
+        return self.alike or can_go_on(handle, request)
 
     def _explain_held(self) -> None:
         for request in list(self.held):
@@ -212,7 +217,7 @@ class Placer:
     def _place(self, request: Tracked) -> bool:
         """Send it to the best replica that can be reached; False when there is none with room. One that has
         stalled gets it only when all have."""
-        candidates = {handle.id: handle for handle in self._admitting() if can_go_on(handle, request)}
+        candidates = {handle.id: handle for handle in self._admitting() if self._can_run(handle, request)}
         while candidates:
             choice = (
                 self._destination(request, candidates)

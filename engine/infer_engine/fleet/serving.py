@@ -11,9 +11,8 @@ from infer_engine.replica.upstream.constraints import CONTINUED
 
 
 def can_serve(handle: ReplicaHandle, spec: GenerationSpec, emitted: int = 0) -> bool:
-    """What no replica of ours can do was refused before this is asked."""
-    info = handle.info
-    return info is None or info.foreign is None or misfit_of(spec, info, emitted) is None
+    """Of one that has not told what it is, it is not known yet."""
+    return handle.info is None or misfit_of(spec, handle.info, emitted) is None
 
 
 def can_go_on(handle: ReplicaHandle, request: Tracked) -> bool:
