@@ -64,8 +64,8 @@ class Batch:
         return [
             request
             for request in self.running.values()
-            if not (request.pinned and request.output)
-            and self.pool.blocks_for(request.total_tokens + 1) <= self.pool.total
+            if self.pool.blocks_for(request.total_tokens + 1) <= self.pool.total
+            and not (request.pinned and request.output)
         ]
 
     def preempt(self, victim: Request, plan: Plan, now_s: float, *, asked: bool = False) -> None:
