@@ -43,7 +43,9 @@ def test_a_key_in_an_address_is_refused_and_not_repeated() -> None:
         ({"upstreams": ["vllm+http://localhost:1", "auto+http://127.0.0.1:1"]}, "named twice"),
         ({"upstreams": ["vllm+http://a:1"], "simulate": "llama-8b@1xh100"}, "one or the other"),
         ({"upstreams": ["vllm+http://a:1"], "launcher": "local"}, "launched by nobody"),
-        ({"upstreams": ["vllm+http://a:1"], "replicas": 7}, "as many as are named"),
+        ({"upstreams": ["vllm+http://a:1"], "replicas": 7}, "as many as are named, and own_replicas"),
+        ({"own_replicas": 1}, "beside upstreams"),
+        ({"upstreams": ["vllm+http://a:1"], "own_replicas": 65}, "own_replicas"),
         ({"upstreams": ["http://a:1"]}, "KIND"),
         ({"upstreams": [{"url": "vllm+http://a:1", "token_env": "A", "token_file": "b"}]}, "one of them"),
     ],
@@ -51,6 +53,11 @@ def test_a_key_in_an_address_is_refused_and_not_repeated() -> None:
 def test_what_does_not_go_together_is_refused(values: dict[str, object], why: str) -> None:
     with pytest.raises(SettingsError, match=why):
         validate(ServerSettings, values)
+
+
+def test_the_first_replicas_are_the_upstreams() -> None:
+    settings = validate(ServerSettings, {"upstreams": ["vllm+http://a:1"], "own_replicas": 2})
+    assert [settings.launcher_of(each) for each in ("r0", "r1", "r2")] == ["upstream", "local", "local"]
 
 
 def test_an_upstream_with_a_key_of_its_own_is_a_table() -> None:

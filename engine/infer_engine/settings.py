@@ -193,6 +193,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "that takes the place of a replica",
         ),
     ] = ()
+    own_replicas: Annotated[
+        int, Meta(ge=0, le=MOST_PROCESSES, description="replicas of our engine beside upstreams")
+    ] = 0
     upstream_stall_s: Annotated[
         float,
         Meta(gt=0, le=3600, description="an upstream that makes no progress for so many seconds has stalled"),
@@ -290,8 +293,12 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         check_together(self)
 
     @property
-    def launcher_used(self) -> Launcher | Literal["upstream"]:
-        if self.upstreams:
+    def upstream_ids(self) -> frozenset[str]:
+        """The replicas that are servers of others: the first ones, in the order in which these are named."""
+        return frozenset(f"r{number}" for number in range(len(self.upstreams)))
+
+    def launcher_of(self, replica: str) -> Launcher | Literal["upstream"]:
+        if replica in self.upstream_ids:
             return "upstream"
         return self.launcher or ("inproc" if self.simulate is not None else "local")
 

@@ -33,6 +33,8 @@ def _check_upstreams(settings: "ServerSettings") -> None:
             raise ValueError(f"upstreams: {address.place} is named twice; each server is one replica")
         places.add(place)
     if not places:
+        if settings.own_replicas:
+            raise ValueError(f"own_replicas is {settings.own_replicas}: it is for those beside upstreams")
         return
     if settings.simulate is not None:
         raise ValueError("upstreams and simulate were given: a fleet is one or the other")
@@ -41,7 +43,10 @@ def _check_upstreams(settings: "ServerSettings") -> None:
     if settings.join_listen is not None:
         raise ValueError("join_listen is for replicas of our engine; with upstreams there are none")
     if settings.replicas not in (DEFAULT_REPLICAS, len(places)):
-        raise ValueError(f"replicas is {settings.replicas}; with upstreams there are as many as are named")
+        raise ValueError(
+            f"replicas is {settings.replicas}; with upstreams there are as many as are named, "
+            "and own_replicas says how many of our engine run beside them"
+        )
 
 
 def _check_joining(settings: "ServerSettings", deployment: Deployment | None) -> None:

@@ -3,68 +3,25 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from infer_engine.fleet.feed import FeedItem
-from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import GenerationSpec, Refusal
 from infer_engine.fleet.upstream import UpstreamError, upstream_fleet
 from infer_engine.foreign.asking import Asking
-from infer_engine.model.sampling import Constraint, Sampling
+from infer_engine.model.sampling import Sampling
 from infer_engine.model.tokenizer import Tokenizer
-from infer_engine.protocol import Drain, Event, Scale
+from infer_engine.protocol import Drain, Scale
 from infer_engine.replica.upstream import tls
 from infer_engine.settings import ServerSettings, Upstream
 from support.certificates import make_certificates, server_context
 from support.fake_upstream import FakeUpstream, Kind, answer_to, fake_upstreams
 from support.fleets import finished, spec, until
-from support.tiny_model import write_tiny_gguf
-
-CONTEXT = 512
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return Tokenizer.from_file(write_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf"))
-
-
-def fake(tokenizer: Tokenizer, kind: Kind = "vllm", **how: Any) -> FakeUpstream:
-    return FakeUpstream(kind, lambda text: tokenizer.encode(text, allow_special=True), **how)
-
-
-@asynccontextmanager
-async def fleet_of(
-    tokenizer: Tokenizer,
-    *fakes: FakeUpstream,
-    run_dir: Path,
-    environment: dict[str, str] | None = None,
-    **how: Any,
-) -> AsyncGenerator[tuple[Fleet, list[FeedItem]]]:
-    settings = ServerSettings(upstreams=tuple(each.url for each in fakes), **how)
-    fleet = upstream_fleet(
-        settings, tokenizer, CONTEXT, environment=environment or {}, run_dir=run_dir, look_s=0.05
-    )
-    happened: list[FeedItem] = []
-    fleet.feed.subscribe(happened.append)
-    await fleet.start()
-    try:
-        yield fleet, happened
-    finally:
-        await fleet.stop()
-
-
-async def ready(fleet: Fleet, count: int) -> None:
-    await until(lambda: len(fleet.capacity.ready_replicas()) == count, f"{count} ready replicas")
-
-
-def events(happened: list[FeedItem], kind: str) -> list[Event]:
-    return [item for item in happened if isinstance(item, Event) and item.kind == kind]
+from support.upstream_fleet import CONTEXT, events, fake, fleet_of, ready
+from support.upstream_fleet import tokenizer as tokenizer
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "llamacpp"])
@@ -388,7 +345,7 @@ async def test_what_a_server_says_nonsense_about_is_not_believed(
 async def test_parameters_that_no_server_takes_are_refused_by_name(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    both, one = fake(tokenizer, "vllm"), fake(tokenizer, "llamacpp")
+    both, one = fake(tokenizer, "sglang"), fake(tokenizer, "llamacpp")
     async with fake_upstreams(both, one), fleet_of(tokenizer, both, one, run_dir=tmp_path) as (fleet, _):
         await ready(fleet, 2)
 
@@ -396,13 +353,15 @@ async def test_parameters_that_no_server_takes_are_refused_by_name(
             return replace(spec(max_tokens=4), sampling=Sampling(temperature=0.0, **sampling))
 
         with pytest.raises(Refusal) as refused:
-            fleet.submit(with_(constraint=Constraint(kind="regex", source="a+")))
-        assert (refused.value.problem.status, refused.value.problem.field) == (400, "response_format")
+            fleet.submit(with_(logprobs=2))
+        problem = refused.value.problem
+        assert (problem.status, problem.field) == (400, "logprobs")
+        assert "SGLang behind this gateway" in problem.detail
         able = [fleet.submit(with_(min_tokens=2)) for _ in range(3)]
         await finished(*able)
         assert [each.replica for each in able] == ["r0"] * 3
         assert not one.generated()
-        assert {body["min_tokens"] for body in both.generated()} == {2}
+        assert {body["sampling_params"]["min_new_tokens"] for body in both.generated()} == {2}
 
 
 async def test_how_many_there_are_is_not_ours_to_say(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -475,6 +434,25 @@ async def test_what_does_not_generate_tokens_of_ours_is_not_taken_on(
     async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
         await until(lambda: why in (fleet.replica("r0").error or ""), why)
         assert not [each for each in caplog.records if each.exc_info]
+
+
+@pytest.mark.parametrize(
+    ("kind", "trial", "how"),
+    [
+        ("vllm", b'{"choices":[{"text":" Hi","finish_reason":null}]}', "since 0.10.2 (return_token_ids)"),
+        ("sglang", b'{"text":" Hi","meta_info":{"completion_tokens":1}}', "(output_ids)"),
+        ("llamacpp", b'{"content":" Hi","stop":false}', "(return_tokens)"),
+    ],
+)
+async def test_a_server_that_tells_text_only_is_refused_with_what_it_takes(
+    kind: Kind, trial: bytes, how: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer, kind, trials=[b"data: " + trial + b"\n\n"] * 9)
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await until(lambda: fleet.replica("r0").state == "failed", "it will not do")
+        error = fleet.replica("r0").error or ""
+        assert "it tells text only, and no token ids" in error
+        assert how in error
 
 
 async def test_compressed_answers_nobody_asked_for_are_not_unpacked(

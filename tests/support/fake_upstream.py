@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from infer_engine.replica.upstream.probe import ONLY_THAT
+
 Kind = Literal["vllm", "sglang", "llamacpp"]
 #: Of a tokenizer: a text to its tokens.
 Cut = Callable[[str], list[int]]
@@ -52,6 +54,8 @@ class FakeUpstream:
     page_headers: dict[str, str] = field(default_factory=dict[str, str])
     metrics_extra: str = ""
     key: str | None = None
+    #: It keeps to what an answer must match: a schema with one value, or one text.
+    follows: bool = True
     #: While it is clear no look is answered.
     answering: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
@@ -90,9 +94,10 @@ class FakeUpstream:
         self.running = self.counted = 0
 
     def generated(self) -> list[Any]:
-        """The bodies of what was asked of it, but for the one token that is asked when it is taken on."""
+        """The bodies of what was asked of it, but for the tokens that are asked when it is taken on."""
         paths = {"vllm": "/v1/completions", "sglang": "/generate", "llamacpp": "/completion"}
-        return [body for path, body in self.asked if path == paths[self.kind]][1:]
+        bodies = [body for path, body in self.asked if path == paths[self.kind]]
+        return [body for body in bodies if _constraint(body) != json.loads(ONLY_THAT)][1:]
 
     # --- HTTP ----------------------------------------------------------------------------------------------
 
@@ -194,7 +199,10 @@ class FakeUpstream:
         self.running += 1
         try:
             tokens = list(prompt)
-            for number in range(1, most + 1):
+            wanted = self._wanted(asked)
+            count = most if wanted is None else min(most, len(wanted))
+            ending = "length" if wanted is None or count < len(wanted) else "stop"
+            for number in range(1, count + 1):
                 if number > self.free_tokens and most > 1:
                     opened = asyncio.create_task(self.gate.wait())
                     await asyncio.wait({opened, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -203,10 +211,10 @@ class FakeUpstream:
                 if gone.done() or writer.transport.is_closing():
                     self.closed_by_client += 1
                     raise ConnectionResetError
-                tokens.append(next_token(tokens))
+                tokens.append(next_token(tokens) if wanted is None else wanted[number - 1])
                 self.counted += 1
-                await _chunk(writer, self._event(tokens[len(prompt) :], most))
-            await _chunk(writer, self._last(most))
+                await _chunk(writer, self._event(tokens[len(prompt) :], ending if number == count else None))
+            await _chunk(writer, self._last(count, ending))
             writer.write(b"0\r\n\r\n")
             await writer.drain()
         finally:
@@ -215,7 +223,14 @@ class FakeUpstream:
             gone.cancel()
             await asyncio.wait({gone})
 
-    def _event(self, made: list[int], most: int) -> Any:
+    def _wanted(self, asked: Any) -> list[int] | None:
+        """The tokens of the only answer that the constraint allows."""
+        constraint = _constraint(asked) if self.follows else None
+        if constraint is None:
+            return None
+        return self.cut(constraint if isinstance(constraint, str) else json.dumps(constraint["enum"][0]))
+
+    def _event(self, made: list[int], ending: str | None) -> Any:
         if self.kind == "llamacpp":
             return {
                 "index": 0,
@@ -225,17 +240,29 @@ class FakeUpstream:
                 "tokens_predicted": len(made),
             }
         if self.kind == "sglang":
-            finish = {"type": "length", "length": most} if len(made) == most else None
+            finish = {"type": ending} if ending else None
             meta = {"completion_tokens": len(made), "prompt_tokens": 1, "finish_reason": finish}
             return {"text": "x" * len(made), "output_ids": made, "meta_info": meta}
-        finish = "length" if len(made) == most else None
-        choice = {"index": 0, "text": "x", "finish_reason": finish, "token_ids": made[-1:]}
+        choice = {"index": 0, "text": "x", "finish_reason": ending, "token_ids": made[-1:]}
         return {"object": "text_completion", "choices": [choice]}
 
-    def _last(self, most: int) -> Any:
+    def _last(self, count: int, ending: str) -> Any:
         if self.kind == "llamacpp":
-            return {"content": "", "tokens": [], "stop": True, "stop_type": "limit", "tokens_predicted": most}
+            kind = "limit" if ending == "length" else "eos"
+            return {"content": "", "tokens": [], "stop": True, "stop_type": kind, "tokens_predicted": count}
         return None
+
+
+def _constraint(asked: Any) -> Any:
+    """The schema, or the only text, that a request must match; None where it is free."""
+    where = asked.get("sampling_params", asked)
+    structured = where.get("structured_outputs", {})
+    schema = structured.get("json") or where.get("json_schema")
+    if schema is not None:
+        return json.loads(schema) if isinstance(schema, str) else schema
+    grammar = where.get("grammar")
+    text = structured.get("regex") or where.get("regex")
+    return grammar.removeprefix('root ::= "').removesuffix('"') if grammar else text
 
 
 async def _until_gone(reader: asyncio.StreamReader) -> None:

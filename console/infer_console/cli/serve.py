@@ -38,6 +38,7 @@ SERVER_OPTIONS = (
     ("--simulate", "simulate", "MODEL@N×GPU"),
     ("--speed", "speed", "X"),
     ("--upstream", "upstreams", "KIND+URL"),
+    ("--own-replicas", "own_replicas", "N"),
     ("--upstream-stall", "upstream_stall_s", "SECONDS"),
     ("--control-listen", "control_listen", "HOST:PORT"),
     ("--token-file", "token_file", "FILE"),
@@ -131,7 +132,7 @@ def build_settings(words: dict[str, Any]) -> ServerSettings:
     if words.get("control_groups") is not None:
         server["control_groups"] = _pairs(words["control_groups"])
     replica = {**in_file, **_given(REPLICA_OPTIONS, words)}
-    if "simulate" in server or server.get("upstreams"):
+    if "simulate" in server or (server.get("upstreams") and not server.get("own_replicas")):
         replica.setdefault("max_running", SIMULATED_MAX_RUNNING)
     server.setdefault("control", default_control_socket())
     try:

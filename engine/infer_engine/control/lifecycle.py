@@ -120,7 +120,7 @@ class Lifecycles:
         return CommandResult(operation=operation, effect=effect)
 
     def _predict_restart(self, replica: str, command: Restart) -> Effect:
-        if self._fleet.members.foreign:
+        if replica in self._fleet.members.foreign:
             raise not_ours(f"restart the server behind {replica} where it was started: drain {replica} first")
         status = self._fleet.replica(replica)
         if status.launcher == "joined":

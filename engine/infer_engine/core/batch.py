@@ -59,11 +59,13 @@ class Batch:
     # --- preemption ----------------------------------------------------------------------------------------
 
     def preemptible(self) -> list[Request]:
-        """Who may be preempted: a sequence that fills the pool by now would never be admitted again."""
+        """Who may be preempted: a sequence that fills the pool by now would never be admitted again, and one
+        that is pinned could not go on once it has begun."""
         return [
             request
             for request in self.running.values()
             if self.pool.blocks_for(request.total_tokens + 1) <= self.pool.total
+            and not (request.pinned and request.output)
         ]
 
     def preempt(self, victim: Request, plan: Plan, now_s: float, *, asked: bool = False) -> None:

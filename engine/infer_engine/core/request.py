@@ -52,6 +52,8 @@ class Request:
     host_tokens: int = 0
     #: What the prefix index computed so far: the salt's hash, then one of each full block. Kept by it alone.
     hash_chain: list[bytes] = field(default_factory=list[bytes])
+    #: It could not go on if it was taken out of the batch: whoever else has to leave, it does not.
+    pinned: bool = False
     #: It waited so long in the batch tier that it is treated as interactive until it ends.
     aged: bool = False
     #: Who pays for what it is served. Kept by the queue.

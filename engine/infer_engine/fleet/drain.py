@@ -43,6 +43,8 @@ class DrainFacts:
     others_kv_total: int
     fleet_kv_used: int
     fleet_kv_total: int
+    #: Of the running, constrained answers that nobody else can go on with.
+    bound: int = 0
     #: It has not stepped or answered for too long.
     stalled: bool = False
     #: Others that are draining now.
@@ -182,6 +184,11 @@ def predict(facts: DrainFacts, drain: Drain) -> Effect:
             summary.append(
                 f"{_requests(staying)} running here will wait here for room elsewhere, or finish{until}"
             )
+            if facts.bound:
+                summary.append(
+                    f"{facts.bound} of them until {'it ends' if facts.bound == 1 else 'they end'}: no other "
+                    "replica can go on within what the answer must match"
+                )
         elif mode != "migrate" or not running:
             summary.append(f"{_requests(running)} running here will finish{until}")
     if moved:

@@ -12,6 +12,7 @@ from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.measures import Measures
 from infer_engine.fleet.moving import Moving
 from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.serving import is_bound
 from infer_engine.fleet.state_change import set_state
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.fleet.unknown import unknown_replica
@@ -141,7 +142,7 @@ class Draining:
     def _facts(self, handle: ReplicaHandle) -> DrainFacts:
         requests = self.ledger.on(handle.id)
         waiting = [request for request in requests if request.state == "waiting"]
-        others = [each for each in self.handles.values() if each is not handle and each.admits]
+        others = self.moving.others(handle)
         block_size = handle.info.block_size if handle.info else 1
         draining = [
             each.id for each in self.handles.values() if each is not handle and each.state == "draining"
@@ -157,6 +158,7 @@ class Draining:
                 for request in requests
                 if request.state == "running"
             ],
+            bound=sum(is_bound(request, others) for request in requests if request.state == "running"),
             waiting=len(waiting),
             waiting_blocks=sum(request.needs_blocks(block_size) for request in waiting),
             tokens_per_s=self.measures.of[handle.id].token_rate.per_s(self.ledger.clock()),

@@ -5,6 +5,8 @@ from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import FinishReason
 
 OVERDUE = "deadline_exceeded"
+#: Of a constrained answer that was broken off where nobody else can go on.
+CUT = "constraint_cut"
 
 #: What to tell the client of a request that did not end by itself, by code.
 MESSAGES = {
@@ -15,6 +17,7 @@ MESSAGES = {
     "shutting_down": "the server stopped before the request was complete",
     "kv_exhausted": "the sequence outgrew the replica's KV memory although nothing else ran there",
     "constraint_failed": "the answer cannot go on within its constraint: too complex, or no token can follow",
+    CUT: "the answer was broken off, and no server that is left can go on within what it must match",
     "upstream_refused": "the server behind the gateway would not serve the request",
     "upstream_failed": "the servers behind the gateway failed several times while they served the request",
     OVERDUE: "the request's deadline passed before it was complete",

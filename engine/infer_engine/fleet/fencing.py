@@ -9,6 +9,7 @@ from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.members import Members
 from infer_engine.fleet.placing import Placer
 from infer_engine.fleet.resizing import Resizing
+from infer_engine.fleet.serving import is_bound
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.fleet.unknown import unknown_replica
 from infer_engine.protocol import Effect, Fence
@@ -50,7 +51,7 @@ class Fencing:
             leave = f"{fresh + again} of whose answer nothing was sent start over, {ends} end"
         killed = "its process is killed, and none "
         killed += "may join in its place" if handle.joined else "is started"
-        if self.members.foreign:
+        if replica in self.members.foreign:
             killed = "its streams are closed, and it is not looked at"
         summary = [
             f"{replica} takes no more requests, {killed} before release",
@@ -63,6 +64,12 @@ class Fencing:
             else f"no other replica is started in its place: {obstacle}"
         )
         warnings = [] if others else ["no ready replica will be left: requests wait for one"]
+        bound = sum(is_bound(request, others) for request in requests) if others else 0
+        if bound and not command.suspect:
+            warnings.append(
+                f"{bound} of them end with an error (constraint_cut): part of the answer is with the client, "
+                "and no other replica can go on within what it must match"
+            )
         if command.suspect and ends:
             warnings.append(
                 f"{ends} requests end with an error (replica_suspect): they have tokens that are not to be "

@@ -215,15 +215,16 @@ class Fleet:
             endpoint=lambda: self._link.endpoint,
             send=self._link.send,
             launch=launch,
-            foreign=bool(self.settings.upstreams),
+            foreign=self.settings.upstream_ids,
             on_lost=self.placement.lost,
             on_join=self._welcome.joined,
         )
 
     def _begin_as(self, begin: Start, desk: TenantDesk) -> None:
         """As it was left: the replicas that there were, wanted as they were."""
+        ours = sum(replica not in self.members.foreign for replica in begin.ids)
         for replica in begin.ids:
-            self.members.add(replica, max(1, len(begin.ids)))
+            self.members.add(replica, max(1, ours))
         known = begin.known
         if self.joining is not None:
             for replica, written in (known.joined if known is not None else {}).items():

@@ -39,8 +39,8 @@ class Members:
     endpoint: Callable[[], str]
     send: Send
     launch: Launch
-    #: They are servers that others start and end.
-    foreign: bool = False
+    #: Those that are servers which others start and end.
+    foreign: frozenset[str] = frozenset()
     on_lost: Callable[[ReplicaHandle], None]
     #: Has heard that there is one more.
     on_join: Callable[[ReplicaHandle], None] = field(default=lambda _: None)
@@ -67,7 +67,7 @@ class Members:
             clock=self.clock,
             on_lost=self.on_lost,
             launch=self.launch,
-            ours=not self.foreign,
+            ours=replica not in self.foreign,
         )
         return handle
 

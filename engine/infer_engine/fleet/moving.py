@@ -14,6 +14,7 @@ from infer_engine.fleet.health import health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.pacing import Leaver, Room, next_moves
 from infer_engine.fleet.placing import Placer
+from infer_engine.fleet.serving import is_bound
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.replica.handle import ReplicaHandle
 from infer_engine.replica.messages import Release, Released, Withdrawn
@@ -63,13 +64,16 @@ class Moving:
                 handle.tell(Release(ids=[leaver.id for leaver, _ in moves]))
 
     def leavers(self, handle: ReplicaHandle) -> list[Leaver]:
-        """What runs there, or was preempted there, and is not under way yet."""
+        """What runs there, or was preempted there, can go on elsewhere, and is not under way yet."""
         block_size = handle.info.block_size if handle.info is not None else 1
+        others = self.others(handle)
         found: list[Leaver] = []
         for request in self.ledger.on(handle.id):
             # Those that wait come back by themselves after admission was closed, in one message.
             stays = request.state == "waiting" and handle.awaits_withdrawn
             if stays or request.departure is not None or request.intent is not None:
+                continue
+            if is_bound(request, others):
                 continue
             found.append(
                 Leaver(
@@ -81,6 +85,10 @@ class Moving:
                 )
             )
         return found
+
+    def others(self, handle: ReplicaHandle) -> list[ReplicaHandle]:
+        """Who else takes requests."""
+        return [each for each in self.handles.values() if each is not handle and each.admits]
 
     def rooms(self, but: ReplicaHandle | None = None) -> list[Room]:
         """The other replicas that take requests, with what is on its way to them."""

@@ -43,7 +43,15 @@ def placement(
     loads = Loads(ledger, most_waiting)
     prefixes = HeldPrefixes() if settings.replica.prefix_cache else None
     routing = Routing(ledger, loads, prefixes, policy)
-    placer = Placer(ledger, handles, loads, routing, most_held=most_waiting, pace=pace)
+    placer = Placer(
+        ledger,
+        handles,
+        loads,
+        routing,
+        most_held=most_waiting,
+        alike=not settings.upstreams,
+        pace=pace,
+    )
     moving = Moving(handles, ledger, placer)
     rebalancing = Rebalancing(handles, ledger, placer, moving, routing)
     return Placement(ledger, routing, placer, moving, rebalancing)

@@ -15,12 +15,12 @@ from infer_engine.fleet.refusals import (
     check_fits_some,
     deadline_unreachable,
     held_full,
-    misfit_of,
     no_replica,
     queue_full,
 )
 from infer_engine.fleet.router import Choice
 from infer_engine.fleet.routing import Routing
+from infer_engine.fleet.serving import can_go_on, can_serve, pins, starts_over
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import WaitingReason
 from infer_engine.replica.handle import ReplicaHandle
@@ -43,6 +43,8 @@ class Placer:
     routing: Routing
     #: Most requests in the held line.
     most_held: int
+    #: All replicas are: what one can serve all can, and what one cannot was refused at the door.
+    alike: bool = True
     #: Seconds of the fleet's clock in a real one.
     pace: float = 1.0
     held: list[Tracked] = field(default_factory=list[Tracked])
@@ -53,19 +55,20 @@ class Placer:
 
     def take(self, generation: Generation) -> None:
         """A new request: placed or held when this returns. Refusal, and nothing left behind, otherwise."""
-        check_fits_some(generation.spec, self._infos())
+        spec = generation.spec
+        check_fits_some(spec, self._infos())
         self.flush_held()
-        admitting = self._admitting()
+        admitting = [handle for handle in self._admitting() if self.alike or can_serve(handle, spec)]
         because = self._why_held() if not admitting else None
         if not admitting and because is None:
             raise no_replica()
         if because is not None and len(self.held) >= self.most_held:
             raise held_full(len(self.held), self.most_held, draining=because == "draining")
-        late = self.foresight.late(generation.spec, admitting)
+        late = self.foresight.late(spec, admitting)
         if late is not None:
             raise deadline_unreachable(late, self.pace)
         request = self.ledger.enter(generation)
-        if admitting and (self.held or not self._place(request)):
+        if admitting and (self._is_anybody_held_for(admitting) or not self._place(request)):
             self.ledger.forget(request)
             waiting = sum(self.loads.of(handle).waiting for handle in admitting)
             raise queue_full(waiting, self.loads.most_waiting * len(admitting))
@@ -105,6 +108,10 @@ class Placer:
             self.hold(request)
             if soon:
                 self.flush_held()
+        elif starts_over(request, code):
+            request.start_over()
+            self.hold(request)
+            self.flush_held()
         elif code == "upstream_busy" or (code == "upstream_failed" and soon):
             if request.generation.replica is not None:
                 broke = code == "upstream_failed"
@@ -124,17 +131,26 @@ class Placer:
             self._explain_held()
             return
         infos = self._infos()
-        while self.held:
-            request = self.held[0]
-            try:
-                check_fits_some(request.generation.spec, infos, len(request.generation.emitted))
-            except Refusal as refusal:
-                del self.held[0]
-                self.ledger.finish(request, "error", code=refusal.problem.code, error=refusal.problem.detail)
-                continue
-            if not self._place(request):
-                break
-            self.held.remove(request)
+        for request in list(self.held):
+            if not self._still_fits(request, infos) or self._place(request):
+                self.held.remove(request)
+            elif any(self._can_run(handle, request) for handle in self._admitting()):
+                break  # they are full, or cannot be reached
+            else:
+                self._explain(request)
+
+    def _still_fits(self, request: Tracked, infos: list[RunnerInfo]) -> bool:
+        """False where nobody could ever run it, as it is by now: it has ended."""
+        try:
+            check_fits_some(request.generation.spec, infos, len(request.generation.emitted))
+        except Refusal as refusal:
+            problem = refusal.problem
+            if starts_over(request, problem.code):
+                request.start_over()
+                return self._still_fits(request, infos)
+            self.ledger.finish(request, "error", code=problem.code, error=problem.detail)
+            return False
+        return True
 
     def end_overdue(self) -> None:
         """Held requests whose deadline has passed end; a replica sees to those that it has."""
@@ -153,9 +169,9 @@ class Placer:
         return True
 
     def _infos(self) -> list[RunnerInfo]:
-        """What they told who may come to run it; replicas of ours are alike, and one speaks for all."""
+        """What they told who may come to run it; of those that are alike one speaks for all."""
         infos = [each.info for each in self.handles.values() if each.info is not None]
-        return infos if any(info.foreign for info in infos) else infos[:1]
+        return infos[:1] if self.alike else infos
 
     def any_info(self) -> RunnerInfo | None:
         """What a loaded replica told of the model; all replicas of a fleet are alike."""
@@ -174,14 +190,25 @@ class Placer:
             return "loading"
         return "draining" if states & {"draining", "drained"} else None
 
+    def _is_anybody_held_for(self, admitting: list[ReplicaHandle]) -> bool:
+        """Who waits for a server that can do what others cannot keeps nobody else waiting."""
+        return any(self._can_run(handle, request) for request in self.held for handle in admitting)
+
+    def _can_run(self, handle: ReplicaHandle, request: Tracked) -> bool:
+        return self.alike or can_go_on(handle, request)
+
     def _explain_held(self) -> None:
-        because = self._why_held()
         for request in list(self.held):
-            if because is None:
-                self.held.remove(request)
-                self._end_unplaceable(request)
-            else:
-                request.held_because = because
+            self._explain(request)
+
+    def _explain(self, request: Tracked) -> None:
+        """None that could run it takes requests: why it waits, or its end where none ever will."""
+        because = self._why_held()
+        if because is None:
+            self.held.remove(request)
+            self._end_unplaceable(request)
+        else:
+            request.held_because = because
 
     def _end_unplaceable(self, request: Tracked) -> None:
         problem = no_replica().problem
@@ -190,7 +217,7 @@ class Placer:
     def _place(self, request: Tracked) -> bool:
         """Send it to the best replica that can be reached; False when there is none with room. One that has
         stalled gets it only when all have."""
-        candidates = {handle.id: handle for handle in self._admitting() if _can_serve(handle, request)}
+        candidates = {handle.id: handle for handle in self._admitting() if self._can_run(handle, request)}
         while candidates:
             choice = (
                 self._destination(request, candidates)
@@ -205,6 +232,7 @@ class Placer:
             if candidates[chosen].submit(message):
                 self.ledger.place(request, chosen, str(choice))
                 handle = candidates[chosen]
+                request.pinned = pins(handle, request)
                 self.routing.placed(request, handle, choice)
                 if handle.work_since_s is None:
                     handle.work_since_s = self.ledger.clock()
@@ -264,14 +292,6 @@ class Placer:
         if parent is None or generation.emitted or parent.generation.replica != replica:
             return None
         return parent.id
-
-
-def _can_serve(handle: ReplicaHandle, request: Tracked) -> bool:
-    """Replicas of ours are alike: what one cannot do was refused before it came here."""
-    info = handle.info
-    if info is None or info.foreign is None:
-        return True
-    return misfit_of(request.generation.spec, info, len(request.generation.emitted)) is None
 
 
 def _submit_message(request: Tracked, now_s: float, fork_of: str | None) -> Submit:

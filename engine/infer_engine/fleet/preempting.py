@@ -8,6 +8,7 @@ from infer_engine.fleet.health import health
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.moving import Moving
 from infer_engine.fleet.pacing import Leaver
+from infer_engine.fleet.serving import can_go_on, is_bound
 from infer_engine.fleet.tracked import Tracked
 from infer_engine.fleet.unknown import unknown_replica, unknown_request
 from infer_engine.protocol import Effect, Preempt
@@ -28,9 +29,14 @@ class Preempting:
         """Refusal (404, 409) when it may not be."""
         request = self._request(request_id)
         if command.to is not None:
-            return self._predict_move(request, self._target(request, command.to))
-        self._check_preemptible(request)
+            target = self._target(request, command.to)
+            if is_bound(request, [target]):
+                raise _bound(request, target)
+            return self._predict_move(request, target)
         source = self.handles[str(request.generation.replica)]
+        if not can_go_on(source, request):
+            raise _bound(request, source)
+        self._check_preemptible(request)
         waiting = source.observation.waiting if source.observation is not None else None
         summary = [
             f"{request.id} leaves the batch of {source.id}: {request.blocks} blocks are free",
@@ -148,6 +154,16 @@ class Preempting:
             },
             warnings=warnings,
         )
+
+
+def _bound(request: Tracked, replica: ReplicaHandle) -> Refusal:
+    """A constrained answer that was begun, and can only be gone on with where nobody breaks it off."""
+    return refuse(
+        409,
+        "bound",
+        "It cannot go on once it is broken off.",
+        f"{request.id} must match something, and {replica.id} cannot go on within that from where it is",
+    )
 
 
 def _not_running(request_id: str, why: str) -> Refusal:

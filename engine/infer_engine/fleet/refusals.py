@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from infer_engine.fleet.endings import CUT, MESSAGES
 from infer_engine.fleet.foresight import Late
 from infer_engine.fleet.generation import GenerationSpec, Refusal
 from infer_engine.protocol import Problem
+from infer_engine.replica.upstream.constraints import CONTINUED
 from infer_engine.replica.upstream.dialect import parameters
 from infer_engine.runner.runner import RunnerInfo
 
@@ -71,15 +73,20 @@ def check_fits_some(spec: GenerationSpec, infos: Sequence[RunnerInfo], emitted: 
 
 def misfit_of(spec: GenerationSpec, info: RunnerInfo, emitted: int = 0) -> Refusal | None:
     """Why it could never run there: ``check_fits``, or a parameter that it cannot be asked for."""
-    lacking = sorted(parameters(spec.sampling).intersection(info.lacks))
+    lacking = sorted(parameters(spec.sampling, emitted).intersection(info.lacks))
+    if lacking == [CONTINUED]:
+        return Refusal(
+            Problem(status=503, code=CUT, title="The answer cannot go on.", detail=MESSAGES[CUT] + ".")
+        )
     if lacking:
+        name = lacking[0].split()[0]
         return Refusal(
             Problem(
                 status=400,
                 code="unsupported_parameter",
                 title="A parameter is not supported.",
                 detail=f"{lacking[0]} was given: {info.foreign} behind this gateway cannot be asked for it.",
-                field=lacking[0],
+                field=name,
             )
         )
     try:

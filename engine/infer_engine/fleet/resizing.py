@@ -114,7 +114,7 @@ class Resizing:
         if fenced.joined is not None:
             return "it joined by itself"
         others = [each for each in self.present() if each is not fenced]
-        if self.members.foreign:
+        if fenced.id in self.members.foreign:
             return "it is not ours to start"
         if len(others) >= self.wanted.replicas:
             return "enough others are there"
@@ -129,14 +129,14 @@ class Resizing:
         """Start another in its place, if that can be; its id."""
         if self.replacement_obstacle(fenced) is not None:
             return None
-        return self._join(self.wanted.replicas)
+        return self._join(max(1, self.wanted.replicas - len(self.members.foreign)))
 
     def _join(self, count: int) -> str:
         return self.members.join(self.wanted.new_id(), count).id
 
     def _check(self, command: Scale, present: list[ReplicaHandle]) -> None:
         if self.members.foreign:
-            raise not_ours("how many there are is what was named with --upstream")
+            raise not_ours("how many there are is what was named with --upstream and --own-replicas")
         if not 0 <= command.replicas <= self.most:
             raise misfit(
                 "replicas",

@@ -89,6 +89,7 @@ def _timed(request: Tracked, now_s: float) -> RequestRow:
         last_itl_s=times[-1] - times[-2] if len(times) > 1 else None,
         preemptions=generation.preemptions,
         moves=generation.moves,
+        bound=request.is_bound,
         synthetic=spec.synthetic,
         client_id=spec.client_id,
     )

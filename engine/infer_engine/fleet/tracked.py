@@ -54,6 +54,8 @@ class Tracked:
     expected_cached_tokens: int = 0
     #: Blocks of ``chain`` that were known to be there before it was sent.
     known_blocks: int = 0
+    #: It must match something, and where it is nobody could go on within that once it was broken off.
+    pinned: bool = False
     #: Why it is where it is, in a few words; None before it was first placed.
     routed_because: str | None = None
 
@@ -64,6 +66,13 @@ class Tracked:
     @property
     def is_prefilled(self) -> bool:
         return len(self.generation.emitted) > self.emitted_before
+
+    @property
+    def is_bound(self) -> bool:
+        """Its client has the beginning of an answer that can only be gone on with where it is, or where
+        somebody keeps to constraints from any point on."""
+        generation = self.generation
+        return self.pinned and bool(generation.emitted) and not generation.may_start_over
 
     @property
     def known_tokens(self) -> int:

@@ -9,9 +9,14 @@ from pathlib import Path
 from msgspec import structs
 
 from infer_engine.fleet.fleet import Fleet
+from infer_engine.fleet.replica_process import Launch, ReplicaProcess
 from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.foreign.address import Address, parse_address
 from infer_engine.model.tokenizer import Tokenizer
+from infer_engine.replica.beside_upstreams import beside
+from infer_engine.replica.launch_local import launch as launch_local
+from infer_engine.replica.messages import ReplicaConfig
+from infer_engine.replica.server_link import ServerLink
 from infer_engine.replica.upstream.launch import UpstreamReplicas
 from infer_engine.replica.upstream.life import LOOK_S
 from infer_engine.replica.upstream.target import Target
@@ -37,10 +42,11 @@ def upstream_fleet(
     run_dir: Path | None = None,
     spec_dir: SpecDir | None = None,
     look_s: float = LOOK_S,
+    launch_own: Launch = launch_local,
 ) -> Fleet:
-    """``settings.upstreams`` names them; ``tokenizer`` is that of the model they serve, and
-    ``own_ports`` are those of this machine at which this server listens itself. To be called in a running
-    loop. UpstreamError."""
+    """``settings.upstreams`` names them, and ``launch_own`` starts ``settings.own_replicas`` beside them;
+    ``tokenizer`` is that of the model that all of them serve, and ``own_ports`` are those of this machine at
+    which this server listens itself. To be called in a running loop. UpstreamError."""
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells every request, looks included
     targets: dict[str, Target] = {}
     for number, each in enumerate(settings.upstreams):
@@ -50,9 +56,17 @@ def upstream_fleet(
             raise UpstreamError(f"{address.place} is this gateway itself: a request would go round for ever")
         token = _token(upstream, address, environment)
         targets[f"r{number}"] = Target(address, context_length, token)
-    settings = structs.replace(settings, replicas=len(targets))
+    settings = structs.replace(settings, replicas=len(targets) + settings.own_replicas)
     replicas = UpstreamReplicas(targets, tokenizer, settings.upstream_stall_s, look_s)
-    return Fleet(settings, run_dir=run_dir, launch=replicas.launch, link=replicas.link, spec_dir=spec_dir)
+    if not settings.own_replicas:
+        return Fleet(settings, run_dir=run_dir, launch=replicas.launch, link=replicas.link, spec_dir=spec_dir)
+
+    async def launch(config: ReplicaConfig, log_path: Path, threads: int) -> ReplicaProcess:
+        theirs = config.replica in targets
+        return await (replicas.launch if theirs else launch_own)(config, log_path, threads)
+
+    link = beside(replicas, ServerLink)
+    return Fleet(settings, run_dir=run_dir, launch=launch, link=link, spec_dir=spec_dir)
 
 
 def _token(upstream: Upstream, address: Address, environment: Mapping[str, str]) -> str | None:

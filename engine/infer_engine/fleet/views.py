@@ -125,6 +125,7 @@ class Views:
         live = handle.state in LIVE_STATES
         info = handle.info
         foreign = info.foreign if info else None
+        theirs = handle.id in self.settings.upstream_ids
         observation = handle.observation
         tenants, batch = replica_use(requests)
         return Replica(
@@ -155,7 +156,7 @@ class Views:
             prefix_hit_ratio=measures.prefix_hit_ratio,
             incarnation=handle.incarnation,
             # That of a server of somebody else is not told.
-            pid=None if self.settings.upstreams else handle.pid,
+            pid=None if theirs else handle.pid,
             preemptions_by_mode=dict(measures.preemptions_by_mode),
             max_running=handle.slots,
             limits=limits,
@@ -170,7 +171,7 @@ class Views:
             error=handle.error,
             unready_s=None if handle.unready_since_s is None else max(0.0, now_s - handle.unready_since_s),
             was_ready=handle.was_ready,
-            threads=None if self.settings.upstreams else handle.threads,
+            threads=None if theirs else handle.threads,
             weight_bytes=(info.weight_bytes or None) if info else None,
             bandwidth_bytes_per_s=info.bandwidth_bytes_per_s if info else None,
             stalls=measures.stalls,
@@ -180,7 +181,7 @@ class Views:
             batch=batch if live else None,
             gpu=handle.gpu,
             gpu_trouble=handle.bad,
-            launcher="joined" if handle.joined else self.settings.launcher_used,
+            launcher="joined" if handle.joined else self.settings.launcher_of(handle.id),
             host=handle.joined.host if handle.joined else None,
             upstream=foreign,
             **self._versions(f"replica:{handle.id}"),

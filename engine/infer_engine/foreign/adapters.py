@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from infer_engine.foreign import llamacpp, sglang, vllm
 from infer_engine.foreign.asking import Answer, Asking, entry
+from infer_engine.foreign.beside import beside
 from infer_engine.foreign.kind import ForeignKind
 from infer_engine.foreign.not_understood import KeyWantedError, NotUnderstoodError
 from infer_engine.foreign.ours import OUR_GATEWAY, OUR_PREFIX
@@ -55,6 +56,11 @@ async def recognise(asking: Asking) -> Adapter:
     metrics, server, props = await asyncio.gather(
         asking.get("/metrics"), asking.get("/server_info"), asking.get("/props")
     )
+    size_bytes = sum(len(each.body) for each in (metrics, server, props))
+    return await beside(lambda: _which(metrics, server, props), size_bytes)
+
+
+def _which(metrics: Answer, server: Answer, props: Answer) -> Adapter:
     page = metrics.page()
     for adapter in ADAPTERS.values():
         if page.has(adapter.prefix):

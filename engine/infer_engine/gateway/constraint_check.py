@@ -24,6 +24,8 @@ class ConstraintCheck:
     async def check(self, constraint: Constraint, field: str) -> None:
         """Raise ApiError: 400 naming ``field`` when it cannot be used, 503 when too many are being looked
         at."""
+        if self._grammars is None:  # takes as long as it takes, and is no constraint's fault
+            await asyncio.shield(await self._turns.start(self._prepare))
         task = await self._turns.start(lambda: self._compile(constraint))
         limit_s = self._settings.constraint_deadline_s
         try:
@@ -38,7 +40,10 @@ class ConstraintCheck:
                 code="invalid_constraint",
             ) from None
 
-    def _compile(self, constraint: Constraint) -> None:
+    def _prepare(self) -> Grammars:
         if self._grammars is None:
             self._grammars = Grammars(self._vocabulary)
-        self._grammars.start(constraint)
+        return self._grammars
+
+    def _compile(self, constraint: Constraint) -> None:
+        self._prepare().start(constraint)

@@ -16,13 +16,6 @@ MAX_CHOICES = 256
 MAX_NAME_CHARS = 64
 _FORMATS = ("text", "json_object", "json_schema")
 _KINDS = ("json", "json_object", "regex", "choice")
-#: What vLLM called them before.
-_FORMER = {
-    "guided_json": "structured_outputs.json",
-    "guided_regex": "structured_outputs.regex",
-    "guided_choice": "structured_outputs.choice",
-    "guided_grammar": "structured_outputs.regex or .json",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +28,6 @@ class AskedConstraint:
 
 def read_constraint(fields: Fields) -> AskedConstraint | None:
     """Raise ApiError (400). Whether the constraint can be compiled is found out later, in a thread."""
-    for former, now in _FORMER.items():
-        if fields.raw(former) is not None:
-            raise invalid(former, f"{former} is not supported; use {now}", code="unsupported_value")
     formatted = _response_format(fields)
     structured = _structured_outputs(fields)
     if formatted is not None and structured is not None:

@@ -20,6 +20,7 @@ from infer_engine.gateway.encoding import EncodingDesk
 from infer_engine.gateway.errors import ApiError, unknown_model
 from infer_engine.gateway.fields import Fields, parse_object
 from infer_engine.gateway.identity import read_identity
+from infer_engine.gateway.ignored_fields import ignored_header
 from infer_engine.gateway.intake import Ask, Intake
 from infer_engine.gateway.key_gate import key_of
 from infer_engine.gateway.key_use import KeyUse
@@ -55,6 +56,15 @@ class Parts:
     key_use: KeyUse
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A request that the fleet has, and headers of its answer."""
+
+    ask: Ask
+    generations: list[Generation]
+    headers: dict[str, str]
+
+
 class GenerateEndpoint:
     """One endpoint as an ASGI application; ``read`` makes its request of a body."""
 
@@ -70,47 +80,51 @@ class GenerateEndpoint:
             key = key_of(scope)
             with self._parts.key_use.one_of(key):
                 async with Departure(receive) as departure:
-                    ask, generations = await self._take(headers, body, key, arrived_s)
-                    await self._serve(ask, generations, departure, scope, receive, send)
+                    taken = await self._take(headers, body, key, arrived_s)
+                    await self._serve(taken, departure, scope, receive, send)
         except SlowReaderError:
             await _cut(scope, receive)
         except ClientGoneError:
             return
 
-    async def _take(
-        self, headers: Headers, body: bytes, key: ApiKey | None, arrived_s: float
-    ) -> tuple[Ask, list[Generation]]:
+    async def _take(self, headers: Headers, body: bytes, key: ApiKey | None, arrived_s: float) -> _Taken:
         parts = self._parts
         received_s = parts.fleet.now()
         identity = read_identity(headers, key)
         authenticated_s = parts.fleet.now()
-        ask = await parts.desk.run(lambda: self._read(parse_object(body)), len(body))
+        ask, unread = await parts.desk.run(lambda: self._parse(body), len(body))
         if ask.model != parts.model_name:
             raise unknown_model(ask.model, parts.model_name)
         constraint, field = ask.params.sampling.constraint, ask.params.constraint_field
         if constraint is not None and field is not None:
             await parts.constraints.check(constraint, field)
-        return ask, await parts.intake.take(
+        generations = await parts.intake.take(
             ask, identity, arrived_s=arrived_s, received_s=received_s, authenticated_s=authenticated_s
         )
+        return _Taken(ask, generations, ignored_header(unread))
+
+    def _parse(self, body: bytes) -> tuple[Ask, list[str]]:
+        fields = parse_object(body)
+        ask = self._read(fields)
+        return ask, fields.unread()
 
     async def _serve(
         self,
-        ask: Ask,
-        generations: list[Generation],
+        taken: _Taken,
         departure: Departure,
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
-        parts = self._parts
+        parts, ask, generations = self._parts, taken.ask, taken.generations
         choices = Choices([self._answer(ask, each, at) for at, each in enumerate(generations)])
         try:
             if ask.params.stream:
-                stream = EventStream(send, generations[0].id, parts.settings)
+                stream = EventStream(send, generations[0].id, parts.settings, taken.headers)
                 await self._stream(ask, choices, stream, departure)
             else:
                 response = await self._whole(ask, choices)
+                response.headers.update(taken.headers)
                 departure.answered()
                 await response(scope, receive, send)
                 for answer in choices.answers:

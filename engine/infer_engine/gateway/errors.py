@@ -28,12 +28,15 @@ _STATUS_BY_CODE = {
     "cancelled_by_operator": 503,
     "replica_draining": 503,
     "replica_lost": 503,
+    "constraint_cut": 503,
     "shutting_down": 503,
     "upstream_refused": 502,
     "upstream_failed": 502,
     # Who set the deadline gave up on the answer: asking again by itself would be of no use.
     "deadline_exceeded": 504,
 }
+#: What refusals of what an answer must match name.
+CONSTRAINT_FIELDS = ("response_format", "structured_outputs.choice", "structured_outputs.regex")
 #: A person decided against this request: clients must not send it again by themselves.
 _NOT_AGAIN = {"cancelled_by_operator"}
 
@@ -106,11 +109,16 @@ def unknown_model(asked: str, served: str) -> ApiError:
     )
 
 
-def refused(refusal: Refusal, prompt_field: str) -> ApiError:
+def refused(refusal: Refusal, prompt_field: str, constraint_field: str | None = None) -> ApiError:
     """The fleet did not take the request; both numbers of a refusal for size are in the message. The prompt
-    is called by the name of the field it came in."""
+    and the constraint are called by the names of the fields they came in."""
     problem = refusal.problem
-    message = problem.detail or problem.title
+    message, param = problem.detail or problem.title, problem.field
+    if param == "prompt":
+        param = prompt_field
+    elif constraint_field is not None and param in CONSTRAINT_FIELDS:
+        param = constraint_field
+        message = message.replace(problem.field or "", param, 1)
     missing = {name: value for name, value in problem.numbers.items() if not _mentions(message, value)}
     if missing:
         message += " (" + ", ".join(f"{name} {_number(value)}" for name, value in missing.items()) + ")"
@@ -120,7 +128,7 @@ def refused(refusal: Refusal, prompt_field: str) -> ApiError:
     return ApiError(
         problem.status,
         message,
-        param=prompt_field if problem.field == "prompt" else problem.field,
+        param=param,
         code=problem.code,
         retry_after_s=retry_after_s,
     )

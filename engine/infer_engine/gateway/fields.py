@@ -1,7 +1,7 @@
 """Strict reading of the fields of a JSON request.
 
 Every refusal names the field, what was given and what is allowed. Fields that nobody asks for are ignored, as
-clients of the OpenAI API send many.
+clients of the OpenAI API send many; which they were can be told.
 """
 
 import json
@@ -37,12 +37,20 @@ class Fields:
     def __init__(self, values: dict[str, Any], path: str = "") -> None:
         self._values = values
         self._path = path
+        self._asked_for: set[str] = set()
+
+    def unread(self) -> list[str]:
+        """What was given, not as null, and nobody asked for: untrusted text."""
+        return [
+            name for name, value in self._values.items() if value is not None and name not in self._asked_for
+        ]
 
     def name(self, field: str) -> str:
         return f"{self._path}.{field}" if self._path else field
 
     def raw(self, field: str) -> Any:
         """The value as it came; None when absent or null, which mean the same everywhere."""
+        self._asked_for.add(field)
         return self._values.get(field)
 
     def refuse(self, field: str, allowed: str) -> NoReturn:

@@ -80,7 +80,7 @@ class Intake:
         try:
             return self._fleet.submit_choices([_with_seed_of(spec, index) for index in range(params.choices)])
         except Refusal as refusal:
-            raise refused(refusal, ask.prompt_field) from None
+            raise refused(refusal, ask.prompt_field, params.constraint_field) from None
 
     def _max_tokens(self, ask: Ask, prompt_tokens: int) -> int:
         """What was asked for; unasked, what the context and an empty pool have room for."""

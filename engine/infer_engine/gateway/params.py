@@ -1,6 +1,5 @@
 """What chat and text completions have in common: how to generate, when to stop, how to answer."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,6 +10,7 @@ from infer_engine.gateway.errors import invalid, shown
 from infer_engine.gateway.fields import Fields, check_unicode
 from infer_engine.gateway.sampling_params import read_sampling
 from infer_engine.gateway.settings import GatewaySettings
+from infer_engine.gateway.unbuilt_fields import refuse_unbuilt
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Tier
 
@@ -56,7 +56,7 @@ def read_params(
 ) -> Params:
     """``logprobs``: how many alternatives are told, None for none at all; its field differs by endpoint.
     Raise ApiError (400) naming the first field that is not acceptable."""
-    _refuse_unsupported(fields)
+    refuse_unbuilt(fields)
     settings = bounds.settings
     ignore_eos = fields.boolean("ignore_eos", False)
     stream = fields.boolean("stream", False)
@@ -189,45 +189,3 @@ def _usage(fields: Fields, stream: bool) -> tuple[bool, bool]:
     if not stream:
         raise invalid("stream_options", "stream_options is only allowed when stream is true")
     return options.boolean("include_usage", False), options.boolean("continuous_usage_stats", False)
-
-
-def _empty(value: Any) -> bool:
-    return value in (None, "", [], {})
-
-
-def _one_of(*allowed: Any) -> Callable[[Any], bool]:
-    return lambda value: not isinstance(value, bool) and value in allowed
-
-
-#: Fields that would change the answer and are not built: accepted only where they ask for nothing.
-_UNSUPPORTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "echo": (lambda value: value is False, "false"),
-    "suffix": (_empty, "empty"),
-    "tools": (_empty, "empty"),
-    "functions": (_empty, "empty"),
-    "tool_choice": (_one_of("none", "auto"), "none or auto"),
-    "use_beam_search": (lambda value: value is False, "false"),
-    "prompt_logprobs": (_one_of(), "null"),
-    "allowed_token_ids": (_empty, "empty"),
-    "bad_words": (_empty, "empty"),
-    "logits_processors": (_empty, "empty"),
-    "chat_template": (_empty, "empty"),
-    "chat_template_kwargs": (_empty, "empty"),
-    "documents": (_empty, "empty"),
-    "truncate_prompt_tokens": (_one_of(), "null"),
-    "continue_final_message": (lambda value: value is False, "false"),
-    "add_generation_prompt": (lambda value: value is True, "true"),
-    "skip_special_tokens": (lambda value: value is True, "true"),
-    "modalities": (lambda value: value == ["text"], '["text"]'),
-}
-
-
-def _refuse_unsupported(fields: Fields) -> None:
-    for field, (harmless, allowed) in _UNSUPPORTED.items():
-        value = fields.raw(field)
-        if value is not None and not harmless(value):
-            raise invalid(
-                field,
-                f"{field} {shown(value)} is not supported; the only value allowed is {allowed}",
-                code="unsupported_value",
-            )

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -29,10 +30,13 @@ class EventStream:
     """``started`` tells whether the status is already on its way. A client that takes no bytes for
     ``send_timeout_s`` raises SlowReaderError out of any of these."""
 
-    def __init__(self, send: Send, request_id: str, settings: GatewaySettings) -> None:
+    def __init__(
+        self, send: Send, request_id: str, settings: GatewaySettings, headers: Mapping[str, str] | None = None
+    ) -> None:
         self._send = send
         self._settings = settings
-        self._headers = [*_HEADERS, (b"x-request-id", request_id.encode("ascii"))]
+        more = {"x-request-id": request_id, **(headers or {})}
+        self._headers = [*_HEADERS, *((name.encode(), value.encode()) for name, value in more.items())]
         self._written_s = time.monotonic()
         self.started = False
 

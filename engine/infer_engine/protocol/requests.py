@@ -46,6 +46,9 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     finish_reason: FinishReason | None = None
     #: The id the client sent (``X-Request-ID``): a label, untrusted text.
     client_id: str | None = None
+    #: It must match something, and its server could not go on within that once it was broken off: it stays
+    #: where it is until it ends, unless another can.
+    bound: bool = False
 
 
 class Requests(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 ``xllamacpp``, vLLM 0.32); SGLang's are written after its documentation."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.model.sampling import Constraint, Sampling
 from infer_engine.protocol import FinishReason
+from infer_engine.replica.upstream.constraints import CONTINUED, alternatives
 from infer_engine.replica.upstream.dialect import Ask, Dialect, parameters
 from infer_engine.replica.upstream.events import MAX_LINE_BYTES, SaidError, events
 from infer_engine.replica.upstream.llamacpp import LlamaCpp
@@ -216,7 +218,99 @@ def test_parameters_that_some_server_lacks_are_known_by_the_names_that_clients_u
             logprobs=0, min_tokens=1, logit_bias={1: 1.0}, constraint=Constraint(kind="regex", source="a")
         )
     )
-    assert wanted == {"logprobs", "min_tokens", "logit_bias", "response_format"}
+    assert wanted == {"logprobs", "min_tokens", "logit_bias", "structured_outputs.choice"}
+    schema = Sampling(constraint=Constraint(kind="json_schema", source='{"type":"object"}'))
+    assert parameters(schema) == {"response_format", "response_format with type"}
+    assert parameters(schema, 1) - parameters(schema) == {CONTINUED}
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "vllm", "sglang", "llamacpp"),
+    [
+        (
+            Constraint(kind="json_schema", source=json.dumps(SCHEMA)),
+            {"structured_outputs": {"json": SCHEMA}},
+            {"json_schema": json.dumps(SCHEMA)},
+            {"json_schema": SCHEMA},
+        ),
+        (
+            Constraint(kind="regex", source='yes\\.|no"'),
+            {"structured_outputs": {"regex": 'yes\\.|no"'}},
+            {"regex": 'yes\\.|no"'},
+            {"grammar": 'root ::= "yes." | "no\\x22"'},
+        ),
+    ],
+)
+def test_what_an_answer_must_match_is_asked_in_each_servers_words(
+    constraint: Constraint, vllm: dict[str, Any], sglang: dict[str, Any], llamacpp: dict[str, Any]
+) -> None:
+    def bodies(sampling: Sampling) -> list[dict[str, Any]]:
+        ask = Ask(prompt=[1], max_tokens=9, sampling=sampling)
+        return [
+            Vllm("m").body(ask),
+            Sglang().body(ask)["sampling_params"],
+            LlamaCpp(never, 2048).body(ask),
+        ]
+
+    free, bound = bodies(Sampling()), bodies(Sampling(constraint=constraint))
+    more = [{key: there[key] for key in there.keys() - here} for here, there in zip(free, bound, strict=True)]
+    assert more == [vllm, sglang, llamacpp]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        ("yes|no", ["yes", "no"]),
+        (r"a\.b|\(c\)|d\|e", ["a.b", "(c)", "d|e"]),
+        ("a+", None),
+        (r"\d", None),
+        ("[ab]", None),
+        ("a|", None),
+        ("a\\", None),
+    ],
+)
+def test_texts_are_told_from_other_expressions(pattern: str, texts: list[str] | None) -> None:
+    assert alternatives(pattern) == texts
+
+
+@pytest.mark.parametrize(
+    ("schema", "llamacpp", "sglang"),
+    [
+        (SCHEMA, set(), set()),
+        ({"type": "integer", "minimum": 3}, set(), set()),
+        ({"type": "number", "minimum": 3}, {"minimum of a number"}, set()),
+        ({"type": "integer", "multipleOf": 3}, {"multipleOf"}, {"multipleOf"}),
+        ({"type": "string", "format": "date"}, set(), set()),
+        ({"type": "string", "format": "email"}, {"format email"}, set()),
+        ({"maxLength": 3}, {"maxLength without the type string"}, set()),
+        ({"type": "string", "maxLength": 3}, set(), set()),
+        ({"type": "array", "minItems": 2}, {"minItems without items"}, set()),
+        ({"type": "array", "minItems": 2, "items": {}}, set(), set()),
+        ({"anyOf": [{"type": "null"}], "title": "x"}, set(), set()),
+        ({"anyOf": [{"type": "null"}], "enum": [1]}, {"anyOf beside other keywords"}, set()),
+        ({"allOf": [{}, {}]}, {"allOf"}, {"allOf of several"}),
+        (
+            {"type": "object", "properties": {"not": {}, "multipleOf": {"enum": [{"not": 1}]}}},
+            set(),
+            set(),
+        ),
+        (
+            {"type": "object", "required": ["a"]},
+            {"required of what properties does not name"},
+            set(),
+        ),
+    ],
+)
+def test_what_a_server_would_leave_out_of_a_schema_it_cannot_be_asked_for(
+    schema: dict[str, Any], llamacpp: set[str], sglang: set[str]
+) -> None:
+    wanted = parameters(Sampling(constraint=Constraint(kind="json_schema", source=json.dumps(schema))))
+    assert wanted & LlamaCpp.lacks == {f"response_format with {each}" for each in llamacpp}
+    assert wanted & Sglang.lacks == {f"response_format with {each}" for each in sglang}
+    assert not wanted & Vllm.lacks
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import httpx2
 import msgspec
 from infer_engine.foreign.asking import Asking
+from infer_engine.foreign.beside import beside
 from infer_engine.foreign.dcgm import Gpu, GpuMemory, device_words, health, read_gpus, troubles
 from infer_engine.protocol import Replica
 
@@ -57,7 +58,7 @@ class Exporter:
             answer = await self._asking.get("/metrics")
             if not answer.told:
                 raise NotUnderstoodError(f"/metrics answers {answer.status}")
-            self.gpus = await asyncio.to_thread(lambda: read_gpus(answer.page()))
+            self.gpus = await beside(lambda: read_gpus(answer.page()), len(answer.body))
         except httpx2.HTTPError as error:
             self.gpus, self.trouble = [], why(error)
         except NotUnderstoodError as error:

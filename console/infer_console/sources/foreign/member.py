@@ -8,6 +8,7 @@ import httpx2
 import msgspec
 from infer_engine.foreign.adapters import ADAPTERS, DENIED, Adapter, read, recognise
 from infer_engine.foreign.asking import ANSWER_TIMEOUT_S, Answer, Asking
+from infer_engine.foreign.beside import beside
 from infer_engine.foreign.not_understood import KeyWantedError
 from infer_engine.foreign.reading import Reading
 from infer_engine.foreign.watching import Watching
@@ -130,8 +131,9 @@ class Member:
             )
             what = f"{adapter.product} fails" if fails else f"this does not look like {adapter.product}"
             raise NotUnderstoodError(f"{what}: {words}")
+        size_bytes = sum(len(answer.body) for answer in given)
         began_s = time.monotonic()
-        reading = await asyncio.to_thread(read, adapter, answers)
+        reading = await beside(lambda: read(adapter, answers), size_bytes)
         self._reading_s = time.monotonic() - began_s
         return reading
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import FinishReason
+from infer_engine.replica.upstream.constraints import CONTINUED, needs
 from infer_engine.replica.upstream.events import SaidError
 
 
@@ -45,7 +46,8 @@ class Dialect(Protocol):
     product: str
     #: Where a stream is asked for.
     path: str
-    #: Parameters of ours, by the names that clients use, that it cannot be asked for.
+    #: Parameters of ours, by the names that clients use, that it cannot be asked for; what of a constraint is
+    #: named in ``constraints``.
     lacks: frozenset[str]
 
     def body(self, ask: Ask) -> dict[str, Any]: ...
@@ -68,11 +70,13 @@ def finish_of(reason: Any, known: Mapping[str, FinishReason]) -> FinishReason | 
     return known[reason]
 
 
-def parameters(sampling: Sampling) -> set[str]:
-    """Of those that some server lacks, the ones that ``sampling`` asks for."""
+def parameters(sampling: Sampling, emitted: int = 0) -> set[str]:
+    """Of those that some server lacks, the ones that ``sampling`` asks for, after so many tokens."""
     wanted: set[str] = set()
     if sampling.constraint is not None:
-        wanted.add("response_format")
+        wanted |= needs(sampling.constraint)
+        if emitted:
+            wanted.add(CONTINUED)
     if sampling.logprobs is not None:
         wanted.add("logprobs")
     if sampling.min_tokens:

@@ -274,7 +274,7 @@ class UpstreamReplica(Life):
             device=place.place,
             dtype="",
             foreign=server.adapter.product,
-            lacks=tuple(sorted(server.dialect.lacks)),
+            lacks=tuple(sorted(server.lacks)),
         )
         try:
             limits = starting_limits(settings, info).changed(max_running=most_running)

@@ -10,12 +10,37 @@ from typing import Any
 from infer_engine.foreign.asking import entry, integer
 from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.protocol import FinishReason
+from infer_engine.replica.upstream.constraints import (
+    CONTINUED,
+    REGEX,
+    alternatives,
+    grammar_of,
+    schema_of,
+    with_keywords,
+)
 from infer_engine.replica.upstream.dialect import Ask, Heard
 from infer_engine.replica.upstream.token_ids import token_ids
 
 FINISHES: dict[str, FinishReason] = {"eos": "stop", "word": "stop", "limit": "length"}
 #: As our own do: penalties, then temperature, then what cuts off the tail.
 SAMPLERS = ["penalties", "temperature", "top_k", "top_p", "min_p"]
+
+#: What it leaves out of a schema when it makes a grammar of it.
+LEFT_OUT = with_keywords(
+    *("multipleOf", "uniqueItems", "contains", "minContains", "maxContains", "propertyNames"),
+    *("patternProperties", "minProperties", "maxProperties", "unevaluatedProperties", "unevaluatedItems"),
+    *("not", "if", "dependentRequired", "dependentSchemas", "additionalItems", "allOf"),
+    *(f"format {each}" for each in ("duration", "email", "hostname", "ipv4", "ipv6", "uri", "unknown")),
+    *(f"{each} of a number" for each in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")),
+    *(f"{each} without items" for each in ("minItems", "maxItems")),
+    *(f"{each} beside other keywords" for each in ("anyOf", "oneOf", "$ref")),
+    *(
+        f"{length} {how}"
+        for length in ("minLength", "maxLength")
+        for how in ("beside pattern", "beside format", "without the type string")
+    ),
+    *("prefixItems beside items", "required of what properties does not name"),
+)
 
 #: The tokens that make up a text, so many of them and the last one given; None where there are none.
 FindTokens = Callable[[str, int, int], list[int] | None]
@@ -24,7 +49,7 @@ FindTokens = Callable[[str, int, int], list[int] | None]
 class LlamaCpp:
     product = "llama.cpp"
     path = "/completion"
-    lacks = frozenset({"response_format", "logprobs", "min_tokens"})
+    lacks = frozenset({"logprobs", "min_tokens", REGEX, CONTINUED}) | LEFT_OUT
 
     def __init__(self, find_tokens: FindTokens, context_length: int) -> None:
         self._find_tokens = find_tokens
@@ -32,7 +57,7 @@ class LlamaCpp:
 
     def body(self, ask: Ask) -> dict[str, Any]:
         sampling = ask.sampling
-        return {
+        body: dict[str, Any] = {
             "prompt": ask.prompt,
             "n_predict": ask.max_tokens,
             "stream": True,
@@ -52,6 +77,14 @@ class LlamaCpp:
             "samplers": SAMPLERS,
             "ignore_eos": not ask.ends,
         }
+        constraint = sampling.constraint
+        if constraint is None:
+            return body
+        if constraint.kind == "regex":
+            body["grammar"] = grammar_of(alternatives(constraint.source) or [])
+        else:
+            body["json_schema"] = schema_of(constraint)
+        return body
 
     def reader(self) -> "_Reader":
         return _Reader(self._find_tokens)
@@ -68,7 +101,7 @@ class _Reader:
     def read(self, event: Any) -> Heard:
         tokens = token_ids(entry(event, "tokens"))
         if tokens is None:
-            raise NotUnderstoodError("it tells no token ids (return_tokens)")
+            raise NotUnderstoodError("it tells text only, and no token ids (return_tokens)")
         if entry(event, "stop") is True:
             reason = entry(event, "stop_type")
             return Heard([], [], FINISHES.get(reason, "stop") if isinstance(reason, str) else "stop")

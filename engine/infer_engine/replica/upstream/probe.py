@@ -11,11 +11,13 @@ import msgspec
 from infer_engine.foreign.adapters import ADAPTERS, DENIED, Adapter, read, recognise
 from infer_engine.foreign.address import Address
 from infer_engine.foreign.asking import Answer, Asking, entry
+from infer_engine.foreign.beside import beside
 from infer_engine.foreign.not_understood import KeyWantedError, NotUnderstoodError
 from infer_engine.foreign.reading import Reading
-from infer_engine.model.sampling import Sampling
+from infer_engine.model.sampling import Constraint, Sampling
 from infer_engine.model.tokenizer import Tokenizer
-from infer_engine.replica.upstream.dialect import Ask, Dialect
+from infer_engine.replica.upstream.constraints import ALL as FOLLOWS_NONE
+from infer_engine.replica.upstream.dialect import Ask, Dialect, Heard
 from infer_engine.replica.upstream.events import SaidError, events, told_error
 from infer_engine.replica.upstream.llamacpp import LlamaCpp
 from infer_engine.replica.upstream.lost_tokens import LostTokens
@@ -30,12 +32,13 @@ TEXT = (
     'whereas Straße, Übermut and naïveté remain incomprehensible: {"key": [0.5, null]} // любовь\r\n\r\n'
 )
 MOST_SPECIAL = 8
+#: An answer that no model gives unasked, and the schema that allows nothing else.
+ONLY = "70317"
+ONLY_THAT = '{"type": "integer", "enum": [70317]}'
 #: How long a busy server may take for one token before it is asked again.
 FIRST_TOKEN_S = 60.0
 #: Tokens that a context has at least, where it is not told.
 LEAST_CONTEXT = 2048
-#: Reading more takes long enough to hold up everybody's streams: it is done beside them.
-LARGE_BYTES = 256 * 1024
 #: Metrics of our own gateway begin like that.
 OURS = "infer_"
 
@@ -63,6 +66,7 @@ class Server:
     adapter: Adapter
     dialect: Dialect
     reading: Reading
+    lacks: frozenset[str]
     note: str = ""
 
 
@@ -85,9 +89,8 @@ class Probe:
             adapter = self._adapter
             paths = await asyncio.gather(*(self._asking.get(path) for path in adapter.paths))
             answers = {each.path: each for each in paths}
-            if sum(len(each.body) for each in paths) > LARGE_BYTES:
-                return await asyncio.to_thread(self._read, adapter, answers)
-            return self._read(adapter, answers)
+            size_bytes = sum(len(each.body) for each in paths)
+            return await beside(lambda: self._read(adapter, answers), size_bytes)
         except KeyWantedError as error:
             raise Unsuitable(_wants_key(error.status)) from error
         except NotUnderstoodError as error:
@@ -122,11 +125,12 @@ class Probe:
         try:
             note = await self._compare_tokens(dialect)
             await self._try_tokens(dialect)
+            lacks = await self._lacks(dialect)
         except NotUnderstoodError as error:
             raise Unsuitable(str(error)) from error
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             raise _unanswered(error) from error
-        return Server(adapter, dialect, reading, note)
+        return Server(adapter, dialect, reading, lacks, note)
 
     async def _dialect(self, adapter: Adapter, context_length: int) -> Dialect:
         if adapter is ADAPTERS["llamacpp"]:
@@ -174,25 +178,45 @@ class Probe:
         """One token, greedy: that it takes token ids and tells them is seen before anybody relies on it."""
         prompt = self._tokenizer.encode(TEXT)
         ask = Ask(prompt=prompt, max_tokens=1, sampling=Sampling(temperature=0.0))
-        body = dialect.body(ask)
-        answer = await self._asking.post(dialect.path, body, FIRST_TOKEN_S)
+        answer = await self._asking.post(dialect.path, dialect.body(ask), FIRST_TOKEN_S)
         if answer.status in (401, 403):
             raise Unsuitable(f"{dialect.path} answers {answer.status}: it wants a key (INFER_UPSTREAM_TOKEN)")
         if answer.status in (400, 404, 405, 422):
             raise Unsuitable(f"{dialect.path} answers {answer.status}: {_error(answer)}")
-        if not answer.told:
-            raise Unready(f"{dialect.path} answers {answer.status}: {_error(answer)}")
-        reader = dialect.reader()
-        try:
-            heard = [reader.read(event) async for event in events(_whole(answer.body))]
-        except SaidError as error:
-            raise Unready(f"{dialect.path}: {error}") from error
+        heard = await _heard(dialect, answer)
         # A model may end at once: then there is no token.
         if not any(each.tokens or each.finish for each in heard):
             raise Unready(f"{dialect.path} answers with no stream of tokens")
         largest = max((token for each in heard for token in each.tokens), default=0)
         if largest >= self._tokenizer.vocab_size:
             raise Unsuitable(f"it says token {largest}, of {self._tokenizer.vocab_size} that we know")
+
+    async def _lacks(self, dialect: Dialect) -> frozenset[str]:
+        """What it cannot be asked for: what its kind cannot, and constraints where it does not keep to one. A
+        server that is too old for the field leaves it out without a word."""
+        return dialect.lacks if await self._keeps_to(dialect) else dialect.lacks | FOLLOWS_NONE
+
+    async def _keeps_to(self, dialect: Dialect) -> bool:
+        """One token of an answer that can only be ``ONLY``."""
+        constrained = Sampling(temperature=0.0, constraint=Constraint(kind="json_schema", source=ONLY_THAT))
+        ask = Ask(prompt=self._tokenizer.encode(TEXT), max_tokens=1, sampling=constrained)
+        answer = await self._asking.post(dialect.path, dialect.body(ask), FIRST_TOKEN_S)
+        if answer.status != 429 and 400 <= answer.status < 500:
+            return False
+        tokens = [token for each in await _heard(dialect, answer) for token in each.tokens]
+        text = self._tokenizer.decode(tokens).strip()
+        return bool(text) and ONLY.startswith(text)
+
+
+async def _heard(dialect: Dialect, answer: Answer) -> list[Heard]:
+    """Raise Unready where that is no stream."""
+    if not answer.told:
+        raise Unready(f"{dialect.path} answers {answer.status}: {_error(answer)}")
+    reader = dialect.reader()
+    try:
+        return [reader.read(event) async for event in events(_whole(answer.body))]
+    except SaidError as error:
+        raise Unready(f"{dialect.path}: {error}") from error
 
 
 def _wants_key(status: int) -> str:

@@ -5,17 +5,24 @@ from typing import Any
 from infer_engine.foreign.asking import entry, integer
 from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.protocol import FinishReason
+from infer_engine.replica.upstream.constraints import CONTINUED, with_keywords
 from infer_engine.replica.upstream.dialect import Ask, Heard, finish_of
 from infer_engine.replica.upstream.token_ids import token_ids
 
 FINISHES: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
+#: What xgrammar, which it follows constraints with, leaves out of a schema.
+LEFT_OUT = with_keywords(
+    *("multipleOf", "uniqueItems", "contains", "minContains", "maxContains", "propertyNames"),
+    *("patternProperties", "allOf of several", "not", "if", "dependentRequired", "dependentSchemas"),
+    *(f"{length} beside {other}" for length in ("minLength", "maxLength") for other in ("pattern", "format")),
+)
 
 
 class Sglang:
     product = "SGLang"
     path = "/generate"
     #: Its seed counts only where it was started for deterministic inference.
-    lacks = frozenset({"response_format", "logprobs", "logit_bias"})
+    lacks = frozenset({"logprobs", "logit_bias", CONTINUED}) | LEFT_OUT
 
     def body(self, ask: Ask) -> dict[str, Any]:
         sampling = ask.sampling
@@ -34,6 +41,9 @@ class Sglang:
         }
         if ask.min_tokens:
             parameters["min_new_tokens"] = ask.min_tokens
+        constraint = sampling.constraint
+        if constraint is not None:
+            parameters["regex" if constraint.kind == "regex" else "json_schema"] = constraint.source
         return {"input_ids": ask.prompt, "sampling_params": parameters, "stream": True}
 
     def reader(self) -> "_Reader":
@@ -53,7 +63,7 @@ class _Reader:
     def read(self, event: Any) -> Heard:
         tokens = token_ids(entry(event, "output_ids"))
         if tokens is None:
-            raise NotUnderstoodError("it tells no token ids (output_ids)")
+            raise NotUnderstoodError("it tells text only, and no token ids (output_ids)")
         total = integer(entry(event, "meta_info", "completion_tokens"))
         if total is None or total == self._seen + len(tokens):
             new = tokens

@@ -18,8 +18,9 @@ from infer_engine.runner.runner import Runner
 
 #: Codes under which a request comes back that may be served elsewhere, or later.
 BUSY, FAILED = "upstream_busy", "upstream_failed"
-#: And of one that the server would not have.
+#: And of one that the server would not have, and of a constrained answer that was begun elsewhere.
 REFUSED = "upstream_refused"
+CUT = "constraint_cut"
 #: Where a server that is busy does not say when to ask again: first so long, then twice as long, up to.
 FIRST_HOLD_S, LONGEST_HOLD_S = 0.5, 30.0
 
@@ -151,9 +152,17 @@ class UpstreamLoop(StepLoop):
             if running.get(id) is not stream.request:
                 stream.close()
                 del self._open[id]
-        for id, request in running.items():
-            if id not in self._open:
+        for id, request in list(running.items()):
+            if id in self._open:
+                continue
+            if request.output and request.sampling.constraint is not None:
+                self._give_back(request, CUT, "it cannot go on within what the answer must match")
+            else:
                 self._open[id] = self._open_stream(request, self._tell)
+
+    def _add(self, request: Request, fork_of: str | None, now_s: float) -> None:
+        request.pinned = request.sampling.constraint is not None
+        super()._add(request, fork_of, now_s)
 
     def _tell(self, stream: Stream, told: Told) -> None:
         self._events.append((stream, told))
@@ -192,8 +201,6 @@ class UpstreamLoop(StepLoop):
     def _broke(self, request: Request, broke: Broke) -> Finish | None:
         if broke.how == "refused":
             return self.dispatcher.ended(request, "error", REFUSED)
-        self.dispatcher.release(request.id)
-        self._released = True
         code = BUSY if broke.how == "busy" else FAILED
         if broke.how == "busy":
             wait_s = broke.retry_after_s or min(LONGEST_HOLD_S, FIRST_HOLD_S * 2**self._holds)
@@ -203,10 +210,15 @@ class UpstreamLoop(StepLoop):
             self._suspect = True
             self.broken_in_a_row += 1
             self._on_broken(broke.message)
-        self._returned.append(
-            Refused(incarnation=self._incarnation, id=request.id, code=code, message=broke.message)
-        )
+        self._give_back(request, code, broke.message)
         return None
+
+    def _give_back(self, request: Request, code: str, message: str) -> None:
+        self.dispatcher.release(request.id)
+        self._released = True
+        self._returned.append(
+            Refused(incarnation=self._incarnation, id=request.id, code=code, message=message)
+        )
 
     # --- what is not as in a replica of ours ---------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from infer_engine.foreign.asking import entry
 from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.protocol import FinishReason
+from infer_engine.replica.upstream.constraints import CONTINUED, schema_of
 from infer_engine.replica.upstream.dialect import Ask, Heard, finish_of
 from infer_engine.replica.upstream.token_ids import token_ids
 
@@ -19,7 +20,7 @@ MOST_DIGITS = 10
 class Vllm:
     product = "vLLM"
     path = "/v1/completions"
-    lacks = frozenset({"response_format"})
+    lacks = frozenset({CONTINUED})
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -48,6 +49,11 @@ class Vllm:
             body["min_tokens"] = ask.min_tokens
         if sampling.logit_bias:
             body["logit_bias"] = {str(token): bias for token, bias in sampling.logit_bias.items()}
+        constraint = sampling.constraint
+        if constraint is not None and constraint.kind == "regex":
+            body["structured_outputs"] = {"regex": constraint.source}
+        elif constraint is not None:
+            body["structured_outputs"] = {"json": schema_of(constraint)}
         if sampling.logprobs is not None:
             body |= {"logprobs": sampling.logprobs, "return_tokens_as_token_ids": True}
         return body
@@ -67,7 +73,9 @@ class _Reader:
         tokens = token_ids(entry(choice, "token_ids"))
         if tokens is None:
             if entry(choice, "text"):
-                raise NotUnderstoodError("it tells no token ids: vLLM does since 0.10.2 (return_token_ids)")
+                raise NotUnderstoodError(
+                    "it tells text only, and no token ids: vLLM does since 0.10.2 (return_token_ids)"
+                )
             tokens = []
         finish = finish_of(entry(choice, "finish_reason"), FINISHES)
         return Heard(tokens, _logprobs(entry(choice, "logprobs"), len(tokens)), finish)
