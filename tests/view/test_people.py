@@ -5,8 +5,7 @@ import dataclasses
 from infer_console.contexts import COLOURS
 from infer_console.state.picture import Environment, Picture
 from infer_console.view.banner import banner
-from infer_console.view.fleet_screen import fleet_screen
-from infer_console.view.look import Look, Size
+from infer_console.view.look import Look
 from infer_console.view.people import also, others
 from infer_console.view.row import plain
 from infer_engine.protocol import Attached, LeaseHolder
@@ -50,16 +49,6 @@ def test_the_banner_tells_who_is_here() -> None:
     text = plain(banner(picture, Look(), 160, pictures.NOW))
     assert "you: operator" in text
     assert "also: raj ro" in text
-
-
-def test_production_is_told_by_word_and_by_ground_above_and_below() -> None:
-    named = Environment(name="eu-west", production=True)
-    picture = dataclasses.replace(pictures.incident(), environment=named)
-    rows = fleet_screen(picture, Look(), Size(80, 24), pictures.NOW)
-    assert plain(rows[0]).startswith("  PROD  eu-west")
-    for row in (rows[0], rows[-1]):
-        assert {span.tone for span in row} == {"production"}
-    assert not any(span.tone == "production" for row in rows[1:-1] for span in row)
 
 
 def test_a_context_has_its_colour() -> None:

@@ -1,7 +1,7 @@
 """The first line: whose screen this is, how fresh it is, and what time it is."""
 
 from infer_console.state.picture import Link, Picture
-from infer_console.terminal.safe_text import SafeText, safe
+from infer_console.terminal.safe_text import SafeText, fit_text, safe
 from infer_console.view.format import age, clock
 from infer_console.view.look import Look
 from infer_console.view.people import also, lease, me
@@ -11,6 +11,8 @@ from infer_console.view.simulated import simulated_mark
 
 #: A live link says something every 2 s; a view older than this may not be acted on.
 STALE_AFTER_S = 3.0
+#: Cells of a fleet's name that are shown at any rate.
+LEAST_NAME = 6
 
 
 def link_age_s(picture: Picture, now: float) -> float | None:
@@ -62,17 +64,17 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     fleet = picture.fleet
     for text, role in _environment(picture):
         line.put(text, role).put(" ")
-    line.put(safe(fleet.name, 32) if fleet else safe(picture.link.url or "infer-console", 48), "strong")
+    state = moment_word(look.scrub) if look.scrub is not None else link_word(picture, now)
+    name = safe(fleet.name, 32) if fleet else safe(picture.link.url or "infer-console", 48)
+    # Where it is narrow, the name gives way: how fresh the view is has to be seen whole.
+    line.put(fit_text(name, max(LEAST_NAME, line.left - _cells([state]))), "strong")
     if where is not None:
         line.put(" › ", "dim").put(where, "strong")
     mark = simulated_mark(fleet) if fleet is not None else None
     if mark is not None:
         line.put("  ").put(mark, "warn")
-    right: list[tuple[SafeText, Role]] = []
-    if look.scrub is not None:
-        right.append(moment_word(look.scrub))
-    else:
-        right.append(link_word(picture, now))
+    right: list[tuple[SafeText, Role]] = [state]
+    if look.scrub is None:
         if look.pace is not None:
             right.append((_pace(look, width), "dim"))
         elif picture.link.bytes_per_s is not None and width >= 100:
