@@ -5,6 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
 
+from msgspec import structs
+
+from infer_engine.fleet.crowding import Crowding
 from infer_engine.fleet.generation import GenerationSpec
 from infer_engine.fleet.tenant_rate import TenantRate
 from infer_engine.fleet.tracked import Tracked
@@ -54,6 +57,7 @@ class TenantUses:
     _taken: RateWindow = field(default_factory=lambda: RateWindow(PERIOD_S, 0.0))
     _refused: RateWindow = field(default_factory=lambda: RateWindow(PERIOD_S, 0.0))
     _refused_by: TenantRate = field(default_factory=lambda: TenantRate(MOST_REFUSED))
+    _crowding: Crowding = field(default_factory=Crowding)
     _rows: list[TenantUse] = field(default_factory=list[TenantUse])
     _rows_s: float | None = None
 
@@ -71,10 +75,18 @@ class TenantUses:
     def forget_idle(self, now_s: float) -> None:
         self._refused_by.forget_idle(now_s)
 
-    def rows(self, requests: Iterable[Tracked], now_s: float) -> list[TenantUse]:
-        """The largest by blocks, then all others as one row, where there are any."""
+    def rows(
+        self, requests: Iterable[Tracked], now_s: float, *, pool_blocks: int, at: float
+    ) -> list[TenantUse]:
+        """The largest by blocks, then all others as one row, where there are any. ``pool_blocks`` are those
+        of all pools, ``at`` is now in Unix seconds."""
         if self._rows_s is None or not 0 <= now_s - self._rows_s < ROWS_PERIOD_S:
-            self._rows_s, self._rows = now_s, list(self._made(requests, now_s))
+            self._rows_s, rows = now_s, list(self._made(requests, now_s))
+            tenant, since = self._crowding.look(rows, pool_blocks, at) or ("", None)
+            self._rows = [
+                structs.replace(row, crowds_since=since) if row.tenant == tenant and row.tenants == 1 else row
+                for row in rows
+            ]
         return self._rows
 
     def _made(self, requests: Iterable[Tracked], now_s: float) -> Iterator[TenantUse]:

@@ -29,6 +29,7 @@ from infer_engine.protocol import (
     Slo,
     Status,
     StepMakeup,
+    TenantUse,
     Totals,
 )
 from infer_engine.replica.handle import ReplicaHandle, limits_of
@@ -293,10 +294,16 @@ class Views:
             ttft_split_s=self.timelines.figures(None),
             waiting_reasons=dict(reasons),
             finished=dict(self.ledger.finished),
-            tenants=self.uses.rows(requests, now_s) if self.uses is not None else [],
+            tenants=self._tenants(replicas, requests, now_s),
             taken_requests=self.uses.taken_requests if self.uses is not None else None,
             taken_prompt_tokens=self.uses.taken_prompt_tokens if self.uses is not None else None,
         )
+
+    def _tenants(self, replicas: list[Replica], requests: list[Tracked], now_s: float) -> list[TenantUse]:
+        if self.uses is None:
+            return []
+        pools = sum(each.kv.total or 0 for each in replicas)
+        return self.uses.rows(requests, now_s, pool_blocks=pools, at=self.ledger.feed.wall())
 
 
 def served_model(settings: ServerSettings) -> str:

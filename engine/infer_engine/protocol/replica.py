@@ -38,6 +38,9 @@ class TenantUse(Struct, frozen=True, kw_only=True):
     #: sends test traffic alone.
     requests_per_min: int | None = None
     refused_per_min: int | None = None
+    #: Since when (Unix seconds) it holds more blocks than all others together, and a quarter of all pools;
+    #: None where it does not, and in a replica's rows.
+    crowds_since: float | None = None
 
 
 class TierUse(Struct, frozen=True, kw_only=True):
