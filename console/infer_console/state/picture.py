@@ -112,6 +112,8 @@ class Listing:
     rows: tuple[RequestRow, ...]
     at: float
     omitted: Mapping[str, int] = field(default_factory=dict)
+    #: Those that ended lately, as they ended, the latest first: also those that did before the console came.
+    ended: tuple[RequestRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

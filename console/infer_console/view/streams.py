@@ -98,6 +98,8 @@ def _framed(rows: list[Row], width: int) -> list[Row]:
 def _no_token(row: RequestRow | None, stream: StreamPicture | None) -> Shown:
     if stream is not None and stream.finish_reason is not None:
         return " no token"
+    if row is not None and row.state == "finished":
+        return " it has ended; its tokens are not told any more"
     # What it generated before anybody looked is not here yet; that is no wait of the request's.
     if row is not None and (row.phase == "decode" or (row.state == "running" and row.generated_tokens)):
         return " its tokens are being fetched"
