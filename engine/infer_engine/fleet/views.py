@@ -127,7 +127,7 @@ class Views:
         info = handle.info
         foreign = info.foreign if info else None
         observation = handle.observation
-        tenants, batch = replica_use(requests)
+        tenants, batch = replica_use(handle.id, requests, numbers.kv_used if numbers else None)
         return Replica(
             id=handle.id,
             state=handle.state,
@@ -302,8 +302,13 @@ class Views:
     def _tenants(self, replicas: list[Replica], requests: list[Tracked], now_s: float) -> list[TenantUse]:
         if self.uses is None:
             return []
-        pools = sum(each.kv.total or 0 for each in replicas)
-        return self.uses.rows(requests, now_s, pool_blocks=pools, at=self.ledger.feed.wall())
+        return self.uses.rows(
+            requests,
+            now_s,
+            used={each.id: each.kv.used for each in replicas},
+            pool_blocks=sum(each.kv.total or 0 for each in replicas),
+            at=self.ledger.feed.wall(),
+        )
 
 
 def served_model(settings: ServerSettings) -> str:
