@@ -217,3 +217,17 @@ def test_pausing_and_going_on_do_not_read_alike() -> None:
 def test_minutes_beside_another_pane_do_not_look_like_hours() -> None:
     assert moment(pictures.NOW + 0.25, 40) == "11:26.2"
     assert moment(pictures.NOW, 80) == "03:11:26"
+
+
+@pytest.mark.parametrize("width", [60, 80, 118])
+def test_where_the_action_has_a_row_of_its_own_the_text_goes_on_before_it(width: int) -> None:
+    text = "the gateway lags: its loop is late by 360 ms, every stream with it; 36 of 4,096 are open"
+    alarm = Alarm(rule="x", severity="warning", since_s=146.0, text=text, action="8: why")
+    picture = pictures.incident(alarms=(alarm,))
+    first, second = (plain(row) for row in alarm_rows(picture, width, 2))
+    assert first.endswith(" 2m26s")
+    assert second.endswith("→ 8: why")
+    told = f"{first.removesuffix(' 2m26s')} {second.removesuffix('→ 8: why').strip()}"
+    shown = told.removeprefix(" △ 1 ").strip()
+    assert text.startswith(shown.removesuffix("…"))
+    assert shown == text or width == 60

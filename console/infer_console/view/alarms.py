@@ -1,6 +1,7 @@
 """Alarm lines: what is wrong, where, since when."""
 
 from infer_engine.protocol import Alarm
+from msgspec import structs
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, fit_text, safe, safe_identifier
@@ -57,8 +58,7 @@ def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = 
             rows.append(_alarm_row(alarm, str(number), width, _tail(alarm)))
             continue
         spare -= 1
-        rows.append(_alarm_row(alarm, str(number), width, safe("")))
-        rows.append(Line(width).to(5).put(_tail(alarm), "accent").row())
+        rows += _two_rows(alarm, str(number), width)
     if len(alarms) > len(shown) and height > 0:
         rows.append(
             Line(width)
@@ -66,6 +66,21 @@ def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = 
             .row()
         )
     return rows
+
+
+def _two_rows(alarm: Alarm, number: str, width: int) -> list[Row]:
+    """The text goes on in the second row, before the action."""
+    where, text, tail = _where(alarm), safe(alarm.text, 400), _tail(alarm)
+    room = max(1, width - 6 - len(_since(alarm)) - (len(where) + 2 if where else 0))
+    stop = len(text)
+    if stop > room:
+        blank = text.rfind(" ", 0, room + 1)
+        stop = blank if blank > room // 2 else room
+    first = _alarm_row(structs.replace(alarm, text=text[:stop]), number, width, safe(""))
+    line, rest = Line(width).to(5), text[stop:].strip()
+    if rest:
+        line.put(safe(rest, max(8, line.left - len(tail) - 2))).put("  ")
+    return [first, line.put(tail, "accent").row()]
 
 
 def _fits(alarm: Alarm, width: int) -> bool:

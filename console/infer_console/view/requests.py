@@ -15,7 +15,7 @@ from infer_console.view.listing import MAX_ENDED, Counts, Item, counts, every_it
 from infer_console.view.look import Look
 from infer_console.view.order import follow
 from infer_console.view.queue import reason_word
-from infer_console.view.roster import phase_cell, tier_cell
+from infer_console.view.roster import GENERATED_CELLS, generated_cell, phase_cell, tier_cell
 from infer_console.view.row import Line, Role, Row
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
 from infer_console.view.watched import fleet_needs, is_watched, products, tells_requests
@@ -40,7 +40,7 @@ def columns(longest: int, with_client_ids: bool) -> list[Column[Item]]:
         Column("ON", 4, _replica, left=True, grows=4),
         Column("PROMPT", 7, lambda item: _of(item, lambda row: count(row.prompt_tokens)), need=3),
         Column("CACHED", 7, lambda item: _of(item, lambda row: count(row.cached_tokens)), need=11),
-        Column("GEN/MAX", 9, _generated, need=5),
+        Column("GEN/MAX", GENERATED_CELLS, _generated, need=5),
         Column("BLOCKS", 6, _blocks, need=4),
         Column("AGE", 6, _age),
         Column("WAITED", 6, lambda item: _of(item, lambda row: age(row.queue_wait_s)), need=8),
@@ -91,8 +91,7 @@ def _replica(item: Item) -> Cell:
 def _generated(item: Item) -> Cell:
     row, event = item.row, item.event
     if row is not None:
-        most = count(row.max_tokens) if row.max_tokens is not None else UNKNOWN
-        return Cell(safe(f"{count(row.generated_tokens)}/{most}"))
+        return generated_cell(row)
     known = event.tokens if event is not None and event.kind == "finish" else None
     return Cell(count(known), "text" if known is not None else "dim")
 
