@@ -65,14 +65,17 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     for text, role in _environment(picture):
         line.put(text, role).put(" ")
     state = moment_word(look.scrub) if look.scrub is not None else link_word(picture, now)
-    name = safe(fleet.name, 32) if fleet else safe(picture.link.url or "infer-console", 48)
-    # Where it is narrow, the name gives way: how fresh the view is has to be seen whole.
-    line.put(fit_text(name, max(LEAST_NAME, line.left - _cells([state]))), "strong")
+    mark = simulated_mark(fleet) if fleet is not None else None
+    # How fresh the view is has to be seen whole: where it is narrow, the name and how fast it runs give way.
+    room = line.left - _cells([state]) - (len(where) + 3 if where is not None else 0)
+    if mark is not None and len(mark) + 2 + LEAST_NAME > room:
+        mark = safe(mark.split(",")[0])
+    name = _name(picture, room - (len(mark) + 2 if mark is not None else 0))
+    line.put(name, "strong")
     if where is not None:
         line.put(" › ", "dim").put(where, "strong")
-    mark = simulated_mark(fleet) if fleet is not None else None
     if mark is not None:
-        line.put("  ").put(mark, "warn")
+        line.put("  " if name or where is not None else "").put(mark, "warn")
     right: list[tuple[SafeText, Role]] = [state]
     if look.scrub is None:
         if look.pace is not None:
@@ -95,6 +98,15 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     return line.row()
 
 
+def _name(picture: Picture, room: int) -> SafeText:
+    """The fleet's, cut to the room that there is; nothing where the operator's own name says it."""
+    fleet = picture.fleet
+    name = safe(fleet.name, 32) if fleet else safe(picture.link.url or "infer-console", 48)
+    if picture.environment.name is not None and room < min(len(name), LEAST_NAME):
+        return safe("")
+    return fit_text(name, max(LEAST_NAME, room))
+
+
 def bar_tone(picture: Picture) -> Tone:
     """The ground of the first and the last line: production is not to be mistaken for anything else."""
     return "production" if picture.environment.production else "bar"
@@ -103,7 +115,7 @@ def bar_tone(picture: Picture) -> Tone:
 def _environment(picture: Picture) -> list[tuple[SafeText, Role]]:
     """What the operator calls this server; PROD in words too, for terminals without colours."""
     named = picture.environment
-    shown: list[tuple[SafeText, Role]] = [(safe(" PROD "), "crit")] if named.production else []
+    shown: list[tuple[SafeText, Role]] = [(safe(" PROD "), "strong")] if named.production else []
     if named.name is not None:
         shown.append((safe(named.name, 24), _COLOURS.get(named.colour or "", "accent")))
     return shown
