@@ -1,5 +1,7 @@
 """Alarm lines: what is wrong, where, since when."""
 
+import re
+
 from infer_engine.protocol import Alarm
 from msgspec import structs
 
@@ -12,6 +14,9 @@ CRITICAL = "▲"
 WARNING = "△"
 #: Of an action less than this says nothing.
 LEAST_ACTION = 12
+#: Of replicas that have the same alarm.
+MOST_NAMED = 3
+_FIGURES = re.compile(r"[0-9][0-9.,]*")
 
 
 def alarm_sign(alarm: Alarm) -> tuple[Shown, Role]:
@@ -34,14 +39,37 @@ def ordered_alarms(picture: Picture) -> list[Alarm]:
     return sorted(picture.alarms, key=lambda alarm: alarm.severity != "critical")
 
 
-def shown_alarms(picture: Picture, replica: str | None = None) -> list[Alarm]:
-    """All of them, or those that concern a replica: its own and the fleet's."""
-    return [alarm for alarm in ordered_alarms(picture) if replica is None or alarm.replica in (replica, None)]
+def shown_alarms(picture: Picture, replica: str | None = None) -> dict[int, Alarm]:
+    """Those that concern a replica, its own and the fleet's, or all of them: of those that several replicas
+    have the gravest names the others, or one trouble of many would hide all else. By their number, which is
+    the one that is stepped through."""
+    numbered = dict(enumerate(ordered_alarms(picture), 1))
+    if replica is not None:
+        return dict(enumerate((each for each in numbered.values() if each.replica in (replica, None)), 1))
+    alike: dict[tuple[str | None, ...], list[int]] = {}
+    for number, alarm in numbered.items():
+        # Two that failed of different causes are two.
+        words = _FIGURES.sub("", alarm.text.split("; ", 1)[0])
+        alone = None if alarm.replica else str(number)
+        key = (alarm.rule, alarm.severity, alarm.action, words, alone)
+        alike.setdefault(key, []).append(number)
+    return {numbers[0]: _together([numbered[number] for number in numbers]) for numbers in alike.values()}
+
+
+def _together(same: list[Alarm]) -> Alarm:
+    """The first, naming the replicas of the others."""
+    if len(same) == 1:
+        return same[0]
+    others = [alarm.replica or "" for alarm in same[1:]]
+    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    cause, ends, rest = same[0].text.partition("; ")
+    named = f"{cause}; likewise {', '.join(others[:MOST_NAMED])}{more}{ends}{rest}"
+    return structs.replace(same[0], text=named)
 
 
 def alarm_lines(picture: Picture, width: int, replica: str | None = None) -> int:
     """Rows in which every alarm is told whole: an action that does not fit beside its text has its own."""
-    return sum(1 if _fits(alarm, width) else 2 for alarm in shown_alarms(picture, replica))
+    return sum(1 if _fits(alarm, width) else 2 for alarm in shown_alarms(picture, replica).values())
 
 
 def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = None) -> list[Row]:
@@ -50,10 +78,11 @@ def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = 
     alarms = shown_alarms(picture, replica)
     rows: list[Row] = []
     if height == 1 and len(alarms) > 1:
-        return [_alarm_row(alarms[0], f"1/{len(alarms)}", width, _tail(alarms[0]))]
-    shown = alarms if len(alarms) <= height else alarms[: max(0, height - 1)]
+        first = next(iter(alarms.values()))
+        return [_alarm_row(first, f"1/{len(alarms)}", width, _tail(first))]
+    shown = list(alarms.items())[: height if len(alarms) <= height else max(0, height - 1)]
     spare = height - len(shown) - (1 if len(alarms) > len(shown) else 0)
-    for number, alarm in enumerate(shown, 1):
+    for number, alarm in shown:
         if _fits(alarm, width) or spare <= 0:
             rows.append(_alarm_row(alarm, str(number), width, _tail(alarm)))
             continue
