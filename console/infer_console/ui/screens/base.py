@@ -82,10 +82,14 @@ class PaintedScreen(Screen[None]):
         if is_behind(self.app):
             self.console.look.skipped_frames += 1
             return 0
+        return self._canvas.show(self.rows_now())
+
+    def rows_now(self) -> list[Row]:
+        """The whole screen as it is to be shown."""
         size = Size(max(1, self.app.size.width), max(1, self.app.size.height))
         if not self.console.shown_picture.environment.production:
-            return self._canvas.show(self._with_time(size))
-        return self._canvas.show(bordered(self._with_time(inside(size)), size.width))
+            return self._with_time(size)
+        return bordered(self._with_time(inside(size)), size.width)
 
     def _with_time(self, size: Size) -> list[Row]:
         """The screen, and in the past the row of time above its last one."""
