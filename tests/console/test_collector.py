@@ -182,6 +182,8 @@ def test_all_requests_and_a_timeline_are_asked_for_while_somebody_looks(
         kinds.index("arrived") < kinds.index("routed") < kinds.index("admitted") < kinds.index("first_token")
     )
     eventually(lambda: (shown := collector.picture.listing) is not None and not shown.rows)
+    ended = eventually(lambda: (shown := collector.picture.listing) is not None and shown.ended)
+    assert request in {row.id for row in ended if row.ttft_s is not None}
     collector.watch_timeline("never-was")
     eventually(
         lambda: (shown := collector.picture.timeline) is not None and "no such request" in shown.message

@@ -133,6 +133,9 @@ async def test_documents_are_never_kept(api: Client, path: str) -> None:
         ("/operations/op-9", 404, "unknown_operation"),
         ("/requests?state=gone", 400, "invalid_field"),
         ("/requests?replica=r9", 404, "unknown_replica"),
+        ("/requests?ended_after=now", 400, "invalid_field"),
+        ("/requests?ended_after=-1", 400, "invalid_field"),
+        ("/requests?ended_after=nan", 400, "invalid_field"),
         ("/events?limit=0", 400, "invalid_field"),
         ("/events?limit=1e3", 400, "invalid_field"),
         ("/events?limit=99999999999999999999", 400, "invalid_field"),
@@ -208,6 +211,12 @@ async def test_documents_say_what_the_protocol_says(server: EngineServer) -> Non
         assert (row.state, row.finish_reason, row.generated_tokens) == ("finished", "length", 5)
         finished = msgspec.json.decode(await get("/requests?state=finished&replica=r0"), type=Requests)
         assert request in [each.id for each in finished.requests]
+        assert finished.ended == []
+        beside = msgspec.json.decode(await get("/requests?ended_after=0"), type=Requests).ended
+        assert (beside[0].id, beside[0].finish_reason) == (request, "length")
+        assert beside[0].ended_at is not None
+        since = msgspec.json.decode(await get(f"/requests?ended_after={beside[0].ended_at!r}"), type=Requests)
+        assert since.ended == []
         events = msgspec.json.decode(await get("/events?limit=3"), type=Events).events
         assert [event.kind for event in events if event.request == request] == ["admit", "finish"]
         msgspec.json.decode(await get("/operations"), type=Operations)

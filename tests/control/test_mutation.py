@@ -53,6 +53,26 @@ async def test_a_dry_run_tells_the_version_and_changes_nothing(api: Client, cont
     assert records(context) == []
 
 
+async def test_a_dry_run_is_a_question_and_its_refusal_is_no_deed(api: Client, context: Context) -> None:
+    asked = await api.post("/tenants/acme", json={"limits": {"kv_share": 7}, "dry_run": True})
+    missing = await api.post("/replicas/r9:drain", json={"dry_run": True})
+    assert (asked.status_code, missing.status_code) == (422, 404)
+    assert records(context) == []
+    tried = await api.post("/replicas/r9:drain", json={})
+    assert tried.status_code == 404
+    assert [(each["stage"], each["dry_run"]) for each in records(context)][-1] == ("completed", False)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_who_has_no_right_to_ask_is_written_down(context: Context, dry_run: bool) -> None:
+    transport = httpx2.ASGITransport(app=build_control(context, lambda _: "viewer"))
+    async with Client(transport=transport, base_url="http://localhost/control/v1", headers=JSON) as viewer:
+        denied = await viewer.post("/replicas/r9:drain", json={"dry_run": dry_run})
+    assert denied.status_code == 403
+    (record,) = records(context)
+    assert (record["stage"], record["outcome"]["code"]) == ("completed", "denied")
+
+
 async def test_what_is_sent_again_is_answered_again(api: Client, context: Context) -> None:
     headers = {"idempotency-key": "k-1", "if-match": await version(api)}
     first = await tenant(api, {"prompt_tokens": 10}, **headers)

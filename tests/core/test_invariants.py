@@ -74,7 +74,7 @@ def forget_a_hash(rig: Rig) -> None:
 
 
 def keep_what_is_held(rig: Rig) -> None:
-    rig.pool.cached_blocks[rig.requests["a"].block_table[0]] = None
+    rig.pool.cached_blocks[rig.requests["a"].block_table[0]] = 0.0
 
 
 def lose_a_cached_block(rig: Rig) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import msgspec
 from infer_engine.core.observe import BlockMap, block_map, block_runs, rows
-from infer_engine.protocol import BlockRun
+from infer_engine.protocol import IDLE_STEPS_S, BlockRun
 from msgspec import UNSET, UnsetType
 from msgspec.json import encode
 from support.scheduling import Rig
@@ -126,13 +126,13 @@ def test_runs_of_a_map_that_was_sent_are_what_it_says_of_every_block_under_rando
     for index in range(400):
         rig.add(f"r{index}", prompt=draw.randint(1, 20), max_tokens=draw.randint(1, 9))
         rig.step()
-        there = block_map(rig.scheduler)
+        there = block_map(rig.scheduler, rig.now_s + draw.choice([0, 9, 61, 400]) if index % 2 else None)
         if index % 3 == 0:
-            there.refs[draw.randrange(60)] = draw.choice([0, 1, 2, 300])
+            there.refs[draw.randrange(60)] = draw.choice([0, 1, 2, 300, 3000])
             if there.tables:
                 draw.choice(there.tables)[1].append(draw.randrange(60))
         runs = block_runs(msgspec.msgpack.decode(msgspec.msgpack.encode(there), type=BlockMap))
-        told = [(run.state, run.owners, run.refs, run.evict_quarter) for run in runs]
+        told = [(run.state, run.owners, run.refs, run.evict_quarter, run.idle_s) for run in runs]
         assert all(one != other for one, other in pairwise(told)), "neighbours are alike"
         lengths = [run.count for run in runs]
         assert [run.first for run in runs] == [sum(lengths[:number]) for number in range(len(runs))]
@@ -140,11 +140,16 @@ def test_runs_of_a_map_that_was_sent_are_what_it_says_of_every_block_under_rando
         assert by_block == [_of_block(there, block) for block in range(60)]
 
 
-def _of_block(there: BlockMap, block: int) -> tuple[str, tuple[str, ...], int, int | UnsetType]:
+def _of_block(
+    there: BlockMap, block: int
+) -> tuple[str, tuple[str, ...], int, int | UnsetType, int | UnsetType]:
     owners = tuple(owner for owner, table in there.tables for held in table if held == block)
     count = there.refs[block]
     state = "cached" if count < 0 else "used" if count else "free"
-    return state, owners, max(0, count), -count if count < 0 else UNSET
+    if count >= 0:
+        return state, owners, count, UNSET, UNSET
+    steps, quarter = divmod(-count - 1, 4)
+    return state, owners, 0, quarter + 1, IDLE_STEPS_S[steps - 1] if steps else UNSET
 
 
 def test_cached_blocks_tell_the_quarter_in_which_they_go() -> None:
@@ -165,3 +170,46 @@ def test_cached_blocks_tell_the_quarter_in_which_they_go() -> None:
     assert quarters[0] == 1
     assert all(told[block] is UNSET for block in range(16) if block not in cached)
     assert b"evict" not in encode(BlockRun(0, 1, "free"))
+    assert b"idle" not in encode(BlockRun(0, 1, "free"))
+
+
+def test_cached_blocks_tell_for_how_long_nobody_has_held_them() -> None:
+    rig = Rig(blocks=64, prefix_cache=True)
+    pool = rig.pool
+    let_go_s = {}
+    for number, at in enumerate((100.0, 350.0, 395.0, 400.0)):
+        rig.add(f"r{number}", prompt=12, max_tokens=1)
+        plan = rig.scheduler.step(at)
+        rig.scheduler.commit({chunk.request.id: 7 for chunk in plan.chunks if chunk.samples}, at)
+        let_go_s |= {block: at for block in pool.cached_blocks if block not in let_go_s}
+    assert dict(pool.cached_blocks) == let_go_s
+    assert sorted(set(let_go_s.values())) == [100.0, 350.0, 395.0, 400.0]
+
+    def told(now_s: float | None) -> dict[int, int | UnsetType]:
+        runs = block_runs(block_map(rig.scheduler, now_s))
+        return {
+            block: run.idle_s
+            for run in runs
+            for block in range(run.first, run.first + run.count)
+            if run.state == "cached"
+        }
+
+    ages = {at: told(400.0)[block] for block, at in let_go_s.items()}
+    assert ages == {100.0: 300, 350.0: 10, 395.0: 0, 400.0: 0}
+    ages = {at: told(406.0)[block] for block, at in let_go_s.items()}
+    assert ages == {100.0: 300, 350.0: 10, 395.0: 10, 400.0: 0}
+    assert set(told(10_000.0).values()) == {300}
+    assert set(told(None).values()) == {UNSET}
+    quarters = [run.evict_quarter for run in block_runs(block_map(rig.scheduler, 400.0))]
+    assert set(quarters) - {UNSET} == {1, 2, 3, 4}
+
+
+def test_what_a_hit_took_and_gave_back_was_used_again() -> None:
+    rig = Rig(blocks=64, prefix_cache=True)
+    for at in (100.0, 500.0):
+        rig.add(f"at{at}", max_tokens=1, tokens=list(range(12)))
+        plan = rig.scheduler.step(at)
+        rig.scheduler.commit({chunk.request.id: 7 for chunk in plan.chunks if chunk.samples}, at)
+    assert rig.scheduler.counters.prefix_hit_tokens > 0
+    # The last block of a prompt is always computed anew, and the first of two with equal content is kept.
+    assert sorted(rig.pool.cached_blocks.values()) == [100.0, 500.0, 500.0]

@@ -65,6 +65,18 @@ def test_only_the_last_thousand_are_remembered() -> None:
     assert book.row("4") is None
 
 
+def test_those_that_ended_after_a_moment_are_told_the_latest_first() -> None:
+    at = iter(range(1_000, 2_000))
+    book = Ledger(Feed(wall := lambda: float(next(at))), lambda: 5.0)
+    for number in range(5):
+        book.finish(enter(book, f"{number}"), "stop")
+    ended = [row.ended_at for row in book.tombstones()]
+    assert None not in ended
+    assert [row.id for row in book.ended_after(0.0, 3)] == ["4", "3", "2"]
+    assert [row.id for row in book.ended_after(ended[2] or 0.0, 9)] == ["4", "3"]
+    assert book.ended_after(wall(), 9) == []
+
+
 @pytest.mark.parametrize("reported", get_args(FinishReason))
 def test_a_stop_string_was_seen_whatever_else_happened(reported: FinishReason) -> None:
     request = enter(ledger(), "a")

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 from hostile.corpus import CORPUS, FORBIDDEN, SHORT, hostile_text
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import (
@@ -82,6 +82,7 @@ def test_no_split_of_a_stream_smuggles_anything_past(text: str, at: int) -> None
 
 
 @FEW
+@example("\t\U0001f1e6\U0001f1e6", 11, 12)
 @given(hostile_text(), st.integers(1, 90), st.integers(1, 12))
 def test_wrapped_rows_keep_their_width(text: str, width: int, rows: int) -> None:
     wrapped = wrap(text, width, rows)

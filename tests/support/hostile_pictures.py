@@ -26,6 +26,7 @@ from infer_engine.protocol import (
 )
 from support import pictures
 from support.doctor_pictures import FINDINGS
+from support.list_pictures import ENDED
 
 STREAM = "7f3a91"
 
@@ -77,6 +78,7 @@ def hostile_incident(text: str) -> Picture:
             tuple(_row(row, text) for row in (*pictures.QUEUE, *pictures.ROSTER)),
             pictures.NOW,
             {"running": 7},
+            tuple(_row(row, text) for row in ENDED),
         ),
         listing_message=text,
         timeline=TimelinePicture(STREAM, _timeline(STREAM, text), text, pictures.NOW),
@@ -104,7 +106,7 @@ def hostile_ids(text: str) -> Picture:
         events=events,
         replicas={text: hostile},
         streams={text: _stream(text, text)},
-        listing=Listing((row,), pictures.NOW),
+        listing=Listing((row,), pictures.NOW, ended=(msgspec.structs.replace(row, state="finished"),)),
         timeline=TimelinePicture(text, _timeline(text, text), text, pictures.NOW),
     )
 

@@ -99,6 +99,29 @@ ENDINGS: tuple[Event, ...] = (
         actor="kim",
     ),
 )
+#: As the server keeps them: one whose end was before the console came, too.
+ENDED: tuple[RequestRow, ...] = (
+    msgspec.structs.replace(
+        running("7f0002", "acme", 4_400, 120, 2_000, 0, 95, replica="r1", tier="batch", ttft_s=1.9),
+        state="finished",
+        phase=None,
+        finish_reason="cancelled",
+        ended_at=NOW - 90,
+        queue_wait_s=1.2,
+        last_itl_s=0.031,
+        preemptions=1,
+    ),
+    msgspec.structs.replace(
+        running("7f0000", "initech", 1_204, 412, 512, 0, 14, replica="r6", ttft_s=0.4, client_id="job-9"),
+        state="finished",
+        phase=None,
+        finish_reason="stop",
+        ended_at=NOW - 250,
+        queue_wait_s=0.01,
+        last_itl_s=0.029,
+        moves=1,
+    ),
+)
 
 
 def listed(**changes: object) -> Picture:
@@ -106,7 +129,7 @@ def listed(**changes: object) -> Picture:
     rows = (*QUEUE, *HELD, *ROSTER, *ELSEWHERE)
     events = [msgspec.structs.replace(event, seq=1_912 + event.seq) for event in pictures.EVENTS]
     fields: dict[str, object] = {
-        "listing": Listing(rows, NOW - 0.4, {"waiting": 19, "running": 174}),
+        "listing": Listing(rows, NOW - 0.4, {"waiting": 19, "running": 174}, ENDED),
         "events": (*ENDINGS, *events),
         "role": "operator",
         "capabilities": pictures.CAPABILITIES | {"preempt", "timeline", "token_times"},

@@ -283,6 +283,7 @@ TENANTS: tuple[TenantUse, ...] = (
         prompt_tokens_p50=99_840,
         requests_per_min=38,
         refused_per_min=0,
+        crowds_since=NOW - 440,
     ),
     TenantUse(
         tenant="globex",

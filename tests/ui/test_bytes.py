@@ -1,6 +1,7 @@
 """How many bytes a busy screen is at two frames a second: counted, so that it cannot grow unseen."""
 
 import dataclasses
+from collections.abc import Callable
 from statistics import mean
 
 import msgspec
@@ -11,6 +12,7 @@ from infer_console.ui.benchmark import pictures as bench
 from infer_console.ui.painter import Painter
 from infer_console.ui.themes import DEFAULT, load_themes
 from infer_console.ui.widgets.canvas import Canvas
+from infer_console.view.border import bordered, inside
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import Look, Size
 from infer_console.view.replica_screen import replica_screen
@@ -65,9 +67,9 @@ class Counted:
         self.painter = Painter(LinkBudget("auto"), colors=ColorSystem.TRUECOLOR)
         self._canvas = Canvas(load_themes()[DEFAULT])
 
-    def frame(self, rows: list[Row]) -> int:
+    def frame(self, rows: list[Row], size: Size = SIZE) -> int:
         strips = [[self._canvas._strip(row)] for row in rows]
-        self.painter.take(LayoutUpdate(strips, Region(0, 0, *SIZE)), *SIZE)
+        self.painter.take(LayoutUpdate(strips, Region(0, 0, *size)), *size)
         before = self.painter.written_bytes
         assert self.painter.flush(lambda text: None, queued=0, urgent=False, synchronised=True)
         return self.painter.written_bytes - before
@@ -94,3 +96,23 @@ def test_a_screen_at_rest_costs_next_to_nothing() -> None:
     counted.frame(replica_screen(busy(0), look, SIZE, pictures.NOW))
     seconds = [counted.frame(replica_screen(busy(0), look, SIZE, pictures.NOW + second)) for second in (1, 2)]
     assert mean(seconds) <= 250, seconds  # ages and the clock go on, once a second
+
+
+@pytest.mark.parametrize("size", [SIZE, Size(80, 24)])
+@pytest.mark.parametrize("draw", [fleet_screen, replica_screen])
+def test_the_border_of_production_is_written_once(
+    draw: Callable[[Picture, Look, Size, float], list[Row]], size: Size
+) -> None:
+    def frames(border: bool) -> list[int]:
+        counted, look = Counted(), Look(replica="r0")
+        written: list[int] = []
+        for frame in range(FRAMES):
+            picture, now = busy(frame), pictures.NOW + frame / HZ
+            # As wide inside as without, so that the same is drawn.
+            rows = draw(picture, look, inside(size), now)
+            written.append(counted.frame(bordered(rows, size.width) if border else rows, size))
+        return written
+
+    without, with_border = frames(False), frames(True)
+    assert with_border[0] > without[0]
+    assert with_border[1:] == without[1:]

@@ -1,9 +1,13 @@
 """The command line, the palette, keymaps and saved views, through the real app."""
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from infer_console.habits.history import history_path, read_history
+from infer_console.ui.screenshot import svg_of
+from infer_console.ui.themes import DEFAULT, load_themes
+from infer_console.view.row import Span
 from support import pictures
 from support.pilot import drive
 
@@ -131,3 +135,46 @@ async def test_a_wrong_keymap_is_told_and_the_usual_keys_are_used(tmp_path: Path
         assert "did you mean pause?" in driven.text
         await driven.press("p")
         assert not driven.app.time.is_live
+
+
+def only(directory: Path, pattern: str) -> str:
+    """The one file of that name."""
+    (path,) = directory.glob(pattern)
+    return path.read_text(encoding="utf-8")
+
+
+async def test_a_screenshot_is_what_is_on_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = tmp_path / "shot.txt"
+    async with drive(pictures.incident(), 120, 36) as driven:
+
+        async def do(line: str) -> None:
+            await driven.press("colon")
+            await driven.type(line)
+            await driven.press("enter")
+
+        await do(f"screenshot {named}")
+        await driven.wait_for("shot.txt: ")
+        shown = named.read_text(encoding="utf-8").splitlines()
+        assert len(shown) == 36
+        assert shown[1:-1] == driven.lines[1:-1]
+        assert ":screenshot" not in shown[-1], "the command line is gone from it"
+        assert named.stat().st_mode & 0o777 == 0o600
+        await do(f"screenshot {named}")
+        await driven.wait_for("File exists")
+        await do("screenshot shot.png")
+        await driven.wait_for("ends in .svg or .txt")
+        await driven.press("escape")
+        await do("screenshot")
+        await driven.wait_for(".svg: ")
+        image = ElementTree.fromstring(only(tmp_path, "eu-west-chat-70b-*.svg"))
+        words = {element.text for element in image.iter("{http://www.w3.org/2000/svg}text")}
+        assert {"TENANT", "acme", "99,840"} <= words
+        assert float(image.attrib["viewBox"].split()[2]) == 120 * 8.4 + 16
+
+
+def test_text_of_others_is_no_markup_in_a_screenshot() -> None:
+    row = (Span('<script>"&', cells=10), Span("漢字 <b>", "content", cells=8))
+    image = ElementTree.fromstring(svg_of([row], load_themes()[DEFAULT]))
+    words = [element.text for element in image.iter("{http://www.w3.org/2000/svg}text")]
+    assert words == ['<script>"&', "漢字 <b>"]

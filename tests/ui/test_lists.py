@@ -19,7 +19,7 @@ async def test_all_requests_are_asked_for_while_they_are_looked_at() -> None:
         assert not driven.collector.listing
         await on_requests(driven)
         assert driven.collector.listing
-        assert "24 waiting, 12 running, 5 ended" in driven.text
+        assert "24 waiting, 12 running, 6 ended" in driven.text
         assert "not 19 waiting, 174 running" in driven.text
         await driven.press("1")
         await driven.wait("the list given up", lambda: not driven.collector.listing)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from infer_console.state.picture import Link
+from infer_console.state.picture import Environment, Link
 from support import pictures
 from support.pilot import drive
 
@@ -191,3 +191,30 @@ async def test_map_and_roster_stand_on_the_same_request() -> None:
         await driven.wait_for("▹ █ 7e0b90")
         await driven.press("tab", "tab", "k")
         assert driven.app.look.cursor("replica", "blocks").id == "7e0b12"
+
+
+async def test_production_has_its_border_on_every_screen_and_under_every_box() -> None:
+    named = Environment(name="eu-west", production=True)
+    picture = dataclasses.replace(pictures.incident(), environment=named)
+    async with drive(picture, 120, 36) as driven:
+        for key in (
+            "1",
+            "2",
+            "3",
+            "4",
+            "5",
+            "6",
+            "7",
+            "8",
+            "question_mark",
+            "escape",
+            "colon",
+            "escape",
+            "p",
+        ):
+            await driven.press(key)
+            rows = driven.screen.canvas.rows
+            assert (len(rows), {sum(span.cells for span in row) for row in rows}) == (36, {120})
+            assert all(row[0].tone == row[-1].tone == "production" for row in rows), key
+            for row in (rows[0], rows[-1]):
+                assert {span.tone for span in row} == {"production"}, key

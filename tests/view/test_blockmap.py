@@ -103,12 +103,25 @@ def test_what_goes_first_and_what_is_not_told() -> None:
     assert cells(dataclasses.replace(replica, blocks=told), look, 21, 1) == "#######31" + "·" * 11
 
 
+def test_a_cell_of_several_shows_the_age_that_most_of_it_has() -> None:
+    replica = replica_with([], 12, 12, shared=0)
+    assert replica.blocks is not None
+    idle = dataclasses.replace(replica.blocks, idle_steps=bytes([1] * 4 + [1, 2, 2, 2] + [0, 0, 0, 4]))
+    (row,) = map_rows(dataclasses.replace(replica, blocks=idle), idle, Look(lens="age"), 4, 1, 4)
+    assert plain(row) == " ab╱"
+
+
 def test_age_and_tier_are_their_owners_and_of_cached_blocks_not_told() -> None:
     first = pictures.running("a", "t", 40, 0, 99, 3, 5.0)
     second = pictures.running("b", "t", 50, 14, 99, 4, 400.0, tier="batch")
     replica = replica_with([first, second], 20, 2, shared=0)
     assert cells(replica, Look(replica="r0", lens="age"), 21, 1) == "1114444╱╱" + "·" * 11
     assert cells(replica, Look(replica="r0", lens="tier"), 21, 1) == "IIIbbbb╱╱" + "·" * 11
+    assert replica.blocks is not None
+    idle = dataclasses.replace(replica.blocks, idle_steps=bytes([0] * 7 + [1, 4] + [0] * 11))
+    told = dataclasses.replace(replica, blocks=idle)
+    assert cells(told, Look(replica="r0", lens="age"), 21, 1) == "1114444ad" + "·" * 11
+    assert cells(told, Look(replica="r0", lens="tier"), 21, 1) == "IIIbbbb╱╱" + "·" * 11
     unlisted = dataclasses.replace(replica, rows={"a": first}, order=("a",))
     assert cells(unlisted, Look(replica="r0", lens="tier"), 21, 1) == "III╱╱╱╱╱╱" + "·" * 11
 

@@ -25,10 +25,10 @@ from support.pictures import NOW
 
 def test_the_order_is_waiting_running_ended_each_by_its_age() -> None:
     items = listed(list_pictures.listed(), Look())
-    assert [item.state for item in items] == ["waiting"] * 24 + ["running"] * 12 + ["ended"] * 5
+    assert [item.state for item in items] == ["waiting"] * 24 + ["running"] * 12 + ["ended"] * 6
     ages = [item.row.age_s for item in items if item.row is not None and item.state == "waiting"]
     assert ages == sorted(ages, reverse=True)
-    assert [item.id for item in items[-5:]] == ["7f2c10", "7f3f00", "7df2e1", "7f0002", "7f0001"]
+    assert [item.id for item in items[-6:]] == ["7f2c10", "7f3f00", "7df2e1", "7f0002", "7f0001", "7f0000"]
 
 
 def test_every_order_lists_the_same_requests_and_the_ended_last() -> None:
@@ -37,7 +37,7 @@ def test_every_order_lists_the_same_requests_and_the_ended_last() -> None:
     for sort in REQUEST_SORTS:
         items = listed(picture, Look(request_sort=sort))
         assert {item.id for item in items} == whole
-        assert [item.state for item in items[-5:]] == ["ended"] * 5
+        assert [item.state for item in items[-6:]] == ["ended"] * 6
         assert len(items) == len(whole)
 
 
@@ -48,6 +48,26 @@ def test_what_ended_is_not_listed_as_running_too() -> None:
     later = dataclasses.replace(picture, events=(*picture.events, event))
     assert [item.state for item in every_item(later) if item.id == "7e0c44"] == ["ended"]
     assert counts(every_item(later)).running == 11
+
+
+def test_what_ended_before_the_console_came_is_listed_with_its_figures() -> None:
+    picture = list_pictures.listed()
+    found = {item.id: item for item in every_item(picture)}
+    assert (found["7f0000"].row, found["7f0000"].event) == (list_pictures.ENDED[1], None)
+    both = found["7f0002"]
+    assert (both.row, both.event) == (list_pictures.ENDED[0], list_pictures.ENDINGS[1])
+    look = Look(shown="ended")
+    text = {row.split()[0]: row for row in map(plain, request_table(picture, look, 200, 20)) if row.split()}
+    assert text["7f0000"].split()[1:] == [
+        *("stop", "initech", "int", "r6", "1,204", "0", "412/512", "–", "14s", "0s", ".4", "29", "0"),
+        *("moved", "1×", '"job-9"'),
+    ]
+    assert "by kim, 77 blk freed, preempted 1×" in text["7f0002"]
+    assert text["7f0001"].split()[5:7] == ["–", "–"]  # the server told nothing of it but its end
+    later = dataclasses.replace(picture, at=picture.at + 60.0)
+    assert "7f0000" not in {item.id for item in every_item(later)}, "more than five minutes ago"
+    timeline = [plain(row) for row in timeline_section(picture, look, "7f0002", 160, 20)]
+    assert timeline[1].startswith(" ended: cancelled on r1  for 95s  prompt 4,400")
 
 
 def test_without_a_list_the_rosters_and_the_held_ones_are_what_is_known() -> None:
@@ -157,7 +177,8 @@ def test_when_the_selected_request_is_gone_the_list_shows_its_top() -> None:
     for width, height in ((80, 24), (40, 12)):
         text = "\n".join(plain(row) for row in request_table(picture, look, width, height - 4))
         assert "\n▸" in text
-    gone = dataclasses.replace(picture, events=())
+    assert picture.listing is not None
+    gone = dataclasses.replace(picture, events=(), listing=dataclasses.replace(picture.listing, ended=()))
     text = "\n".join(plain(row) for row in request_table(gone, look, 80, 12))
     assert ids[0] in text
     assert "\n▸" not in text, "nothing else is selected in its place"

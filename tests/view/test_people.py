@@ -1,15 +1,16 @@
 """Who else is attached, and what environment this is."""
 
 import dataclasses
+import re
 
+import pytest
 from infer_console.contexts import COLOURS
 from infer_console.state.picture import Environment, Picture
 from infer_console.view.banner import banner
-from infer_console.view.fleet_screen import fleet_screen
-from infer_console.view.look import Look, Size
+from infer_console.view.look import Look
 from infer_console.view.people import also, others
 from infer_console.view.row import plain
-from infer_engine.protocol import Attached, LeaseHolder
+from infer_engine.protocol import Attached, LeaseHolder, Simulation
 from msgspec.structs import replace
 from support import pictures
 
@@ -52,14 +53,25 @@ def test_the_banner_tells_who_is_here() -> None:
     assert "also: raj ro" in text
 
 
-def test_production_is_told_by_word_and_by_ground_above_and_below() -> None:
-    named = Environment(name="eu-west", production=True)
-    picture = dataclasses.replace(pictures.incident(), environment=named)
-    rows = fleet_screen(picture, Look(), Size(80, 24), pictures.NOW)
-    assert plain(rows[0]).startswith("  PROD  eu-west")
-    for row in (rows[0], rows[-1]):
-        assert {span.tone for span in row} == {"production"}
-    assert not any(span.tone == "production" for row in rows[1:-1] for span in row)
+@pytest.mark.parametrize("width", [38, 39, 40, 60, 80, 120])
+@pytest.mark.parametrize("named", [Environment(), Environment(name="eu-west", production=True)])
+def test_how_fresh_the_view_is_and_that_it_is_simulated_have_room_everywhere(
+    named: Environment, width: int
+) -> None:
+    picture = watched(("uid:0 (kim)", "operator"))
+    assert picture.fleet is not None
+    slow = replace(
+        picture.fleet,
+        name="a-fleet-with-a-long-name",
+        simulated=True,
+        simulation=Simulation(deployment="x", speed=1.0, achieved_speed=0.7, seed=0, elapsed_s=1.0),
+    )
+    row = banner(dataclasses.replace(picture, fleet=slow, environment=named), Look(), width, pictures.NOW)
+    text = plain(row)
+    assert sum(span.cells for span in row) == width
+    assert re.search(r" LIVE [.\d]+s", text), text
+    assert " SIMULATED ×1" in text
+    assert (" PROD " in text) == named.production
 
 
 def test_a_context_has_its_colour() -> None:

@@ -217,3 +217,56 @@ def test_pausing_and_going_on_do_not_read_alike() -> None:
 def test_minutes_beside_another_pane_do_not_look_like_hours() -> None:
     assert moment(pictures.NOW + 0.25, 40) == "11:26.2"
     assert moment(pictures.NOW, 80) == "03:11:26"
+
+
+@pytest.mark.parametrize("width", [60, 80, 118])
+def test_where_the_action_has_a_row_of_its_own_the_text_goes_on_before_it(width: int) -> None:
+    text = "the gateway lags: its loop is late by 360 ms (p99), every stream with it; 36 of 4,096 connections"
+    alarm = Alarm(rule="x", severity="warning", since_s=146.0, text=text, action="8: why")
+    picture = pictures.incident(alarms=(alarm,))
+    first, second = (plain(row) for row in alarm_rows(picture, width, 2))
+    assert first.endswith(" 2m26s")
+    assert second.endswith("→ 8: why")
+    told = f"{first.removesuffix(' 2m26s')} {second.removesuffix('→ 8: why').strip()}"
+    shown = told.removeprefix(" △ 1 ").strip()
+    assert text.startswith(shown.removesuffix("…"))
+    assert shown == text or width == 60
+
+
+def test_one_trouble_of_many_replicas_is_one_alarm_that_names_them() -> None:
+    slow = [
+        Alarm(
+            rule="slow_ttft",
+            severity="warning",
+            replica=f"r{number}",
+            since_s=20.0 + number,
+            text=f"TTFT p99 {9 - number}.0s: queueing, not compute; the gateway lags",
+            action="see its queue",
+        )
+        for number in range(6)
+    ]
+    lag = Alarm(rule="gateway_lag", severity="warning", since_s=9.0, text="the gateway lags", action="8: why")
+    picture = pictures.incident(alarms=(*slow, lag))
+    rows = [plain(row) for row in alarm_rows(picture, 160, 4)]
+    assert len(rows) == alarm_lines(picture, 160) == 2
+    assert rows[0].startswith(
+        " △ 1 r0: TTFT p99 9.0s: queueing, not compute; likewise r1, r2, r3 and 2 more; the gateway lags 20s "
+    )
+    assert rows[1].startswith(" △ 7 the gateway lags 9.0s"), "its number among those that ! steps through"
+    failed = [
+        Alarm(
+            rule="replica_failed",
+            severity="critical",
+            replica=f"r{number}",
+            since_s=1.0,
+            text=f"failed: {why}",
+        )
+        for number, why in enumerate(("no memory", "killed", "killed"))
+    ]
+    rows = [plain(row) for row in alarm_rows(pictures.incident(alarms=tuple(failed)), 160, 4)]
+    assert [row.split(" 1.0s")[0] for row in rows] == [
+        " ▲ 1 r0: failed: no memory",
+        " ▲ 2 r1: failed: killed; likewise r2",
+    ]
+    own = [plain(row) for row in alarm_rows(picture, 160, 4, "r4")]
+    assert [row[:20] for row in own] == [" △ 1 r4: TTFT p99 5.", " △ 2 the gateway lag"]

@@ -8,12 +8,13 @@ from infer_console.state.picture import Picture
 
 
 def find_request(picture: Picture, request: str | None) -> RequestRow | None:
-    """The row of a request wherever it is, None when neither a roster that is looked at nor the list of all
-    has it."""
+    """The row of a request wherever it is, or as it ended; None when neither a roster that is looked at nor
+    the list of all has it."""
     for shown in picture.replicas.values():
         if request in shown.rows:
             return shown.rows[request or ""]
-    listed = picture.listing.rows if picture.listing is not None else ()
+    listing = picture.listing
+    listed = (*listing.rows, *listing.ended) if listing is not None else ()
     return next((row for row in (*picture.held, *listed) if row.id == request), None)
 
 

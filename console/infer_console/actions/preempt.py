@@ -69,7 +69,7 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     lines = [f"{target} leaves the batch; {row.kv_blocks} blocks are free by the next step"]
     if to:
         lines.append(
-            f"it goes on at {to}: {row.prompt_tokens + row.generated_tokens} tokens are computed again"
+            f"it goes on at {to}: {row.prompt_tokens + row.generated_tokens:,} tokens are computed again"
         )
     else:
         lines.append("it goes on where it is, at the head of its tier")

@@ -150,6 +150,11 @@ LOOKS: tuple[Entry, ...] = (
         ),
     ),
     Entry(
+        name="screenshot",
+        help="what is on the screen into a file: FILE.svg with its colours, FILE.txt without",
+        arguments=(Argument(name="file", optional=True),),
+    ),
+    Entry(
         name="diff",
         help="two replicas, or two moments, beside each other",
         arguments=(Argument(name="a", words=_sides), Argument(name="b", words=_sides)),

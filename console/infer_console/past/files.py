@@ -1,4 +1,4 @@
-"""Where recordings that the console makes by itself go, and what they are called."""
+"""Where files that the console makes by itself go, and what they are called."""
 
 import os
 import re
@@ -8,8 +8,8 @@ from pathlib import Path
 from platformdirs import user_state_path
 
 
-def new_file(fleet: str, at: float, directory: Path | None = None) -> Path:
-    """A name for a new recording in the working directory, or in the state directory where nothing can be
+def new_file(fleet: str, at: float, directory: Path | None = None, ending: str = ".icr") -> Path:
+    """A name for a new file in the working directory, or in the state directory where nothing can be
     written there. The fleet's name is a server's word: only plain characters of it are taken."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", fleet).strip("-.")[:48] or "fleet"
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
@@ -17,11 +17,11 @@ def new_file(fleet: str, at: float, directory: Path | None = None) -> Path:
         directory = Path.cwd()
         if not _is_writable(directory):
             directory = user_state_path("infer-console", ensure_exists=True)
-    path = directory / f"{name}-{stamp}.icr"
+    path = directory / f"{name}-{stamp}{ending}"
     number = 1
     while path.exists():
         number += 1
-        path = directory / f"{name}-{stamp}-{number}.icr"
+        path = directory / f"{name}-{stamp}-{number}{ending}"
     return path
 
 

@@ -6,6 +6,7 @@ from itertools import groupby
 
 import msgspec
 from infer_engine.protocol import (
+    IDLE_STEPS_S,
     BlockRun,
     BlockState,
     Delta,
@@ -18,6 +19,7 @@ from infer_engine.protocol import (
     SnapshotBegin,
     SnapshotEnd,
 )
+from msgspec import UNSET
 
 from infer_console.state.picture import NO_OWNER, BlockMap, Picture
 
@@ -68,9 +70,27 @@ def block_runs(blocks: BlockMap) -> list[BlockRun]:
     """The map as runs of equal blocks, in order."""
     runs: list[BlockRun] = []
     first = 0
-    for (kind, owner, refs), equal in groupby(zip(blocks.kinds, blocks.owner, blocks.refs, strict=True)):
+    untold = bytes(blocks.total)
+    each = zip(
+        blocks.kinds,
+        blocks.owner,
+        blocks.refs,
+        blocks.evict_quarters or untold,
+        blocks.idle_steps or untold,
+        strict=True,
+    )
+    for (kind, owner, refs, quarter, steps), equal in groupby(each):
         count = sum(1 for _ in equal)
-        owners = (blocks.owners[owner],) if owner != NO_OWNER else ()
-        runs.append(BlockRun(first=first, count=count, state=_STATES[kind], owners=owners, refs=refs))
+        runs.append(
+            BlockRun(
+                first=first,
+                count=count,
+                state=_STATES[kind],
+                owners=(blocks.owners[owner],) if owner != NO_OWNER else (),
+                refs=refs,
+                evict_quarter=quarter or UNSET,
+                idle_s=IDLE_STEPS_S[steps - 1] if steps else UNSET,
+            )
+        )
         first += count
     return runs

@@ -103,11 +103,22 @@ class EngineClient:
         return await self._get(f"{PREFIX}/state", Status)
 
     async def requests(
-        self, state: str | None = None, replica: str | None = None, limit: int | None = None
+        self,
+        state: str | None = None,
+        replica: str | None = None,
+        limit: int | None = None,
+        ended_after: float | None = None,
     ) -> Requests:
-        """With ``limit`` the oldest of them, and how many more there are."""
-        most = None if limit is None else str(limit)
-        return await self._get(f"{PREFIX}/requests", Requests, state=state, replica=replica, limit=most)
+        """With ``limit`` the oldest of them, and how many more there are; with ``ended_after`` (Unix seconds)
+        also those that finished since, as far as the server is new enough to tell."""
+        return await self._get(
+            f"{PREFIX}/requests",
+            Requests,
+            state=state,
+            replica=replica,
+            limit=None if limit is None else str(limit),
+            ended_after=None if ended_after is None else repr(ended_after),
+        )
 
     async def request(self, request: str) -> RequestRow:
         return await self._get(request_path(request), RequestRow)

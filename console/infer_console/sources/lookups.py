@@ -50,7 +50,7 @@ class Lookups:
         while True:
             await self._listing_wanted.wait()
             try:
-                listed = await self._client.requests(limit=MAX_ROWS)
+                listed = await self._client.requests(limit=MAX_ROWS, ended_after=self._found.last_ended_at)
             except (UnreachableError, RefusedError, NotUnderstoodError) as failure:
                 self._found.listing_failed(describe(failure))
             else:

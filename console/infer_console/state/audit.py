@@ -15,7 +15,7 @@ class AuditEntry:
     number: int
     at: float | None
     who: str
-    #: received, refused, done: how far it got.
+    #: received, completed, panic: how far it got.
     stage: str
     verb: str
     target: str

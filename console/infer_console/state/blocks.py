@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Iterable
 
-from infer_engine.protocol import BlockRun
+from infer_engine.protocol import IDLE_STEPS_S, BlockRun
 from msgspec import UnsetType
 
 from infer_console.state.picture import CACHED, FREE, NO_OWNER, USED, BlockMap
@@ -23,6 +23,7 @@ class BlockTable:
     __slots__ = (
         "_block_size",
         "_evict_quarters",
+        "_idle_steps",
         "_index",
         "_kinds",
         "_owner",
@@ -36,6 +37,7 @@ class BlockTable:
         self._block_size = block_size
         self._kinds = bytearray()
         self._evict_quarters = bytearray()
+        self._idle_steps = bytearray()
         self._owner: array[int] = array("H")
         self._refs: array[int] = array("H")
         self._owners: list[str] = []
@@ -57,11 +59,12 @@ class BlockTable:
         if more > 0:
             self._kinds.extend(bytes([FREE]) * more)
             self._evict_quarters.extend(bytes(more))
+            self._idle_steps.extend(bytes(more))
             self._owner.extend(array("H", [NO_OWNER]) * more)
             self._refs.extend(array("H", [0]) * more)
         else:
             del self._kinds[total:], self._owner[total:], self._refs[total:]
-            del self._evict_quarters[total:]
+            del self._evict_quarters[total:], self._idle_steps[total:]
         self._block_size = block_size
         self._picture = None
 
@@ -77,6 +80,9 @@ class BlockTable:
             told = run.evict_quarter
             quarter = 0 if isinstance(told, UnsetType) else max(0, min(told, 4))
             self._evict_quarters[first:end] = bytes([quarter]) * count
+            idle_s = run.idle_s
+            steps = 0 if isinstance(idle_s, UnsetType) else sum(idle_s >= each for each in IDLE_STEPS_S)
+            self._idle_steps[first:end] = bytes([steps]) * count
             self._owner[first:end] = array("H", [owner]) * count
             self._refs[first:end] = array("H", [refs]) * count
         self._picture = None
@@ -91,6 +97,7 @@ class BlockTable:
                 refs=self._refs[:],
                 owners=tuple(self._owners),
                 evict_quarters=bytes(self._evict_quarters),
+                idle_steps=bytes(self._idle_steps),
             )
         return self._picture
 

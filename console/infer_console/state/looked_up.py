@@ -1,11 +1,15 @@
 """What is asked for while somebody looks at it: the requests of the whole fleet, one request's timeline."""
 
-from infer_engine.protocol import Requests, Timeline
+from infer_engine.protocol import RequestRow, Requests, Timeline
 
 from infer_console.state.picture import Listing, TimelinePicture
 
 #: Requests listed at most.
 MAX_ROWS = 500
+#: Requests that ended, of which it is known how.
+MAX_ENDED = 200
+#: Unix seconds that no server can mean.
+LAST_AT = 1e11
 
 
 class LookedUp:
@@ -16,6 +20,15 @@ class LookedUp:
         self.listing: Listing | None = None
         self.listing_message = ""
         self.timeline: TimelinePicture | None = None
+        #: The latest first. They stay when nobody looks: how a request ended does not change, and only what
+        #: ended since has to be asked for then.
+        self._ended: tuple[RequestRow, ...] = ()
+
+    @property
+    def last_ended_at(self) -> float:
+        """Of what ended up to then nothing has to be told again; Unix seconds."""
+        known = (row.ended_at for row in self._ended if row.ended_at is not None)
+        return max((at for at in known if 0 <= at < LAST_AT), default=0.0)
 
     def listed(self, found: Requests, at: float) -> None:
         """A server that knows no limit sends them all."""
@@ -23,7 +36,10 @@ class LookedUp:
         omitted: dict[str, int] = {**found.omitted}
         for row in found.requests[MAX_ROWS:]:
             omitted[row.state] = omitted.get(row.state, 0) + 1
-        self.listing, self.listing_message = Listing(rows, at, omitted), ""
+        known = {row.id for row in found.ended}
+        earlier = (row for row in self._ended if row.id not in known)
+        self._ended = (*found.ended, *earlier)[:MAX_ENDED]
+        self.listing, self.listing_message = Listing(rows, at, omitted, self._ended), ""
 
     def listing_failed(self, why: str) -> None:
         self.listing_message = why

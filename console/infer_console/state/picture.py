@@ -59,6 +59,9 @@ class BlockMap:
     #: Of each cached block the quarter (1 to 4) of the eviction order that it is in: 1 goes first; 0 where
     #: the server does not tell. Of others it means nothing. Empty: of none it is told.
     evict_quarters: bytes = b""
+    #: Of each cached block for how long nobody has held it: the number (from 1) of the last of the protocol's
+    #: IDLE_STEPS_S that has passed; 0 and empty as with the quarters.
+    idle_steps: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ class Listing:
     rows: tuple[RequestRow, ...]
     at: float
     omitted: Mapping[str, int] = field(default_factory=dict)
+    #: Those that ended lately, as they ended, the latest first: also those that did before the console came.
+    ended: tuple[RequestRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def _wrap_line(line: str, width: int) -> list[PaneRow]:
     start = used = 0
     blank: int | None = None  # the cluster after the last blank of this row
     for at, cluster in enumerate(clusters):
-        if used + cluster.cells > width:
+        while used + cluster.cells > width:  # again where what came after the blank is too much with it
             stop = blank if blank is not None and (blank - start) * 2 > at - start else at
             rows.append(_row(clusters[start:stop]))
             start, blank = stop, None

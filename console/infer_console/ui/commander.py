@@ -20,6 +20,7 @@ from infer_console.habits.views import (
 )
 from infer_console.past.files import new_file
 from infer_console.past.when import moment, span
+from infer_console.ui.screenshot import checked, write_screenshot
 from infer_console.view.columns import ColumnChoice
 from infer_console.view.diff import SideError, parse_side
 from infer_console.view.look import MAX_FILTER, FleetSort, Lens, RequestSort, RosterSort, ScreenName
@@ -59,6 +60,7 @@ class Commander:
             "save": self._save,
             "view": self._view,
             "export": self._export,
+            "screenshot": self._screenshot,
             "diff": self._diff,
             "at": lambda asked, _screen: app.looking_back.jump_to(moment(asked.values["moment"], app.now())),
             "undo": lambda _asked, _screen: app.acting.undo(),
@@ -97,6 +99,9 @@ class Commander:
                     moment(values["moment"], now)
                 case "export":
                     span(values.get("span", USUAL_SPAN), now)
+                case "screenshot":
+                    if "file" in values:
+                        checked(Path(values["file"]))
                 case "diff":
                     for side in (values["a"], values["b"]):
                         parse_side(side, now)
@@ -222,6 +227,19 @@ class Commander:
         name = values.get("file")
         path = Path(name).expanduser() if name else new_file(fleet.name if fleet is not None else "", to_at)
         app.looking_back.export(from_at, to_at, path, redact="names" not in values)
+
+    def _screenshot(self, asked: Asked, screen: "ConsoleScreen") -> None:
+        """Of the screen that the command line was over."""
+        app, name = self._app, asked.values.get("file")
+        fleet = app.collector.picture.fleet
+        fleet_name = fleet.name if fleet is not None else ""
+        path = Path(name).expanduser() if name else new_file(fleet_name, app.now(), ending=".svg")
+        try:
+            written = write_screenshot(path, screen.rows_now(), app.theme_now)
+        except OSError as error:
+            app.say(f"no screenshot: {path}: {error.strerror or error}")
+        else:
+            app.say(f"{path}: {written / 1000:,.0f} kB")
 
     def _diff(self, asked: Asked, _screen: "ConsoleScreen") -> None:
         why_not = self._app.looking_back.show_diff(asked.values["a"], asked.values["b"])

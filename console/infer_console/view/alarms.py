@@ -1,6 +1,9 @@
 """Alarm lines: what is wrong, where, since when."""
 
+import re
+
 from infer_engine.protocol import Alarm
+from msgspec import structs
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, fit_text, safe, safe_identifier
@@ -11,6 +14,9 @@ CRITICAL = "▲"
 WARNING = "△"
 #: Of an action less than this says nothing.
 LEAST_ACTION = 12
+#: Of replicas that have the same alarm.
+MOST_NAMED = 3
+_FIGURES = re.compile(r"[0-9][0-9.,]*")
 
 
 def alarm_sign(alarm: Alarm) -> tuple[Shown, Role]:
@@ -33,14 +39,37 @@ def ordered_alarms(picture: Picture) -> list[Alarm]:
     return sorted(picture.alarms, key=lambda alarm: alarm.severity != "critical")
 
 
-def shown_alarms(picture: Picture, replica: str | None = None) -> list[Alarm]:
-    """All of them, or those that concern a replica: its own and the fleet's."""
-    return [alarm for alarm in ordered_alarms(picture) if replica is None or alarm.replica in (replica, None)]
+def shown_alarms(picture: Picture, replica: str | None = None) -> dict[int, Alarm]:
+    """Those that concern a replica, its own and the fleet's, or all of them: of those that several replicas
+    have the gravest names the others, or one trouble of many would hide all else. By their number, which is
+    the one that is stepped through."""
+    numbered = dict(enumerate(ordered_alarms(picture), 1))
+    if replica is not None:
+        return dict(enumerate((each for each in numbered.values() if each.replica in (replica, None)), 1))
+    alike: dict[tuple[str | None, ...], list[int]] = {}
+    for number, alarm in numbered.items():
+        # Two that failed of different causes are two.
+        words = _FIGURES.sub("", alarm.text.split("; ", 1)[0])
+        alone = None if alarm.replica else str(number)
+        key = (alarm.rule, alarm.severity, alarm.action, words, alone)
+        alike.setdefault(key, []).append(number)
+    return {numbers[0]: _together([numbered[number] for number in numbers]) for numbers in alike.values()}
+
+
+def _together(same: list[Alarm]) -> Alarm:
+    """The first, naming the replicas of the others."""
+    if len(same) == 1:
+        return same[0]
+    others = [alarm.replica or "" for alarm in same[1:]]
+    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    cause, ends, rest = same[0].text.partition("; ")
+    named = f"{cause}; likewise {', '.join(others[:MOST_NAMED])}{more}{ends}{rest}"
+    return structs.replace(same[0], text=named)
 
 
 def alarm_lines(picture: Picture, width: int, replica: str | None = None) -> int:
     """Rows in which every alarm is told whole: an action that does not fit beside its text has its own."""
-    return sum(1 if _fits(alarm, width) else 2 for alarm in shown_alarms(picture, replica))
+    return sum(1 if _fits(alarm, width) else 2 for alarm in shown_alarms(picture, replica).values())
 
 
 def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = None) -> list[Row]:
@@ -49,16 +78,16 @@ def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = 
     alarms = shown_alarms(picture, replica)
     rows: list[Row] = []
     if height == 1 and len(alarms) > 1:
-        return [_alarm_row(alarms[0], f"1/{len(alarms)}", width, _tail(alarms[0]))]
-    shown = alarms if len(alarms) <= height else alarms[: max(0, height - 1)]
+        first = next(iter(alarms.values()))
+        return [_alarm_row(first, f"1/{len(alarms)}", width, _tail(first))]
+    shown = list(alarms.items())[: height if len(alarms) <= height else max(0, height - 1)]
     spare = height - len(shown) - (1 if len(alarms) > len(shown) else 0)
-    for number, alarm in enumerate(shown, 1):
+    for number, alarm in shown:
         if _fits(alarm, width) or spare <= 0:
             rows.append(_alarm_row(alarm, str(number), width, _tail(alarm)))
             continue
         spare -= 1
-        rows.append(_alarm_row(alarm, str(number), width, safe("")))
-        rows.append(Line(width).to(5).put(_tail(alarm), "accent").row())
+        rows += _two_rows(alarm, str(number), width)
     if len(alarms) > len(shown) and height > 0:
         rows.append(
             Line(width)
@@ -66,6 +95,21 @@ def alarm_rows(picture: Picture, width: int, height: int, replica: str | None = 
             .row()
         )
     return rows
+
+
+def _two_rows(alarm: Alarm, number: str, width: int) -> list[Row]:
+    """The text goes on in the second row, before the action."""
+    where, text, tail = _where(alarm), safe(alarm.text, 400), _tail(alarm)
+    room = max(1, width - 6 - len(_since(alarm)) - (len(where) + 2 if where else 0))
+    stop = len(text)
+    if stop > room:
+        blank = text.rfind(" ", 0, room + 1)
+        stop = blank if blank > room // 2 else room
+    first = _alarm_row(structs.replace(alarm, text=text[:stop]), number, width, safe(""))
+    line, rest = Line(width).to(5), text[stop:].strip()
+    if rest:
+        line.put(safe(rest, max(8, line.left - len(tail) - 2))).put("  ")
+    return [first, line.put(tail, "accent").row()]
 
 
 def _fits(alarm: Alarm, width: int) -> bool:

@@ -33,7 +33,7 @@ def audit_row(entry: AuditEntry, width: int, focused: bool) -> Row:
     line = Line(width).put("▸" if focused else " ", "accent")
     line.put(clock_in_lists(entry.at), "dim").put(" ")
     line.put(safe(safe_identifier(entry.who or "–"), 12), "strong").to(23).put(" ")
-    line.put(safe(entry.verb, 14), "act" if entry.stage != "refused" else "dim").to(38).put(" ")
+    line.put(safe(entry.verb, 14), "dim" if is_refused(entry) else "act").to(38).put(" ")
     line.put(safe(entry.target, 14)).to(53).put(" ")
     outcome, role = _outcome(entry)
     line.put(outcome, role)
@@ -42,9 +42,13 @@ def audit_row(entry: AuditEntry, width: int, focused: bool) -> Row:
     return with_tone(line.row(), "cursor") if focused else line.row()
 
 
+def is_refused(entry: AuditEntry) -> bool:
+    """It ended without being done."""
+    return entry.stage == "completed" and entry.outcome[:1] in ("4", "5")
+
+
 def _outcome(entry: AuditEntry) -> tuple[SafeText, Role]:
-    words = " ".join(
-        each for each in (entry.stage, entry.outcome, "dry run" if entry.dry_run else "") if each
-    )
-    bad = entry.outcome[:1] in ("4", "5")
-    return safe(words or "–", 27), "warn" if bad else "text"
+    stage = "refused" if is_refused(entry) else entry.stage
+    # Servers of before wrote refused dry runs down, too.
+    words = " ".join(each for each in (stage, entry.outcome, "dry run" if entry.dry_run else "") if each)
+    return safe(words or "–", 27), "warn" if entry.outcome[:1] in ("4", "5") else "text"

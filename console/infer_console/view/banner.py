@@ -1,7 +1,7 @@
 """The first line: whose screen this is, how fresh it is, and what time it is."""
 
 from infer_console.state.picture import Link, Picture
-from infer_console.terminal.safe_text import SafeText, safe
+from infer_console.terminal.safe_text import SafeText, fit_text, safe
 from infer_console.view.format import age, clock
 from infer_console.view.look import Look
 from infer_console.view.people import also, lease, me
@@ -11,6 +11,8 @@ from infer_console.view.simulated import simulated_mark
 
 #: A live link says something every 2 s; a view older than this may not be acted on.
 STALE_AFTER_S = 3.0
+#: Cells of a fleet's name that are shown at any rate.
+LEAST_NAME = 6
 
 
 def link_age_s(picture: Picture, now: float) -> float | None:
@@ -62,17 +64,20 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     fleet = picture.fleet
     for text, role in _environment(picture):
         line.put(text, role).put(" ")
-    line.put(safe(fleet.name, 32) if fleet else safe(picture.link.url or "infer-console", 48), "strong")
+    state = moment_word(look.scrub) if look.scrub is not None else link_word(picture, now)
+    mark = simulated_mark(fleet) if fleet is not None else None
+    # How fresh the view is has to be seen whole: where it is narrow, the name and how fast it runs give way.
+    room = line.left - _cells([state]) - (len(where) + 3 if where is not None else 0)
+    if mark is not None and len(mark) + 2 + LEAST_NAME > room:
+        mark = safe(mark.split(",")[0])
+    name = _name(picture, room - (len(mark) + 2 if mark is not None else 0))
+    line.put(name, "strong")
     if where is not None:
         line.put(" › ", "dim").put(where, "strong")
-    mark = simulated_mark(fleet) if fleet is not None else None
     if mark is not None:
-        line.put("  ").put(mark, "warn")
-    right: list[tuple[SafeText, Role]] = []
-    if look.scrub is not None:
-        right.append(moment_word(look.scrub))
-    else:
-        right.append(link_word(picture, now))
+        line.put("  " if name or where is not None else "").put(mark, "warn")
+    right: list[tuple[SafeText, Role]] = [state]
+    if look.scrub is None:
         if look.pace is not None:
             right.append((_pace(look, width), "dim"))
         elif picture.link.bytes_per_s is not None and width >= 100:
@@ -93,6 +98,15 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
     return line.row()
 
 
+def _name(picture: Picture, room: int) -> SafeText:
+    """The fleet's, cut to the room that there is; nothing where the operator's own name says it."""
+    fleet = picture.fleet
+    name = safe(fleet.name, 32) if fleet else safe(picture.link.url or "infer-console", 48)
+    if picture.environment.name is not None and room < min(len(name), LEAST_NAME):
+        return safe("")
+    return fit_text(name, max(LEAST_NAME, room))
+
+
 def bar_tone(picture: Picture) -> Tone:
     """The ground of the first and the last line: production is not to be mistaken for anything else."""
     return "production" if picture.environment.production else "bar"
@@ -101,7 +115,7 @@ def bar_tone(picture: Picture) -> Tone:
 def _environment(picture: Picture) -> list[tuple[SafeText, Role]]:
     """What the operator calls this server; PROD in words too, for terminals without colours."""
     named = picture.environment
-    shown: list[tuple[SafeText, Role]] = [(safe(" PROD "), "crit")] if named.production else []
+    shown: list[tuple[SafeText, Role]] = [(safe(" PROD "), "strong")] if named.production else []
     if named.name is not None:
         shown.append((safe(named.name, 24), _COLOURS.get(named.colour or "", "accent")))
     return shown

@@ -128,7 +128,7 @@ def _use_rows(picture: Picture, width: int, height: int) -> list[Row]:
     if width < TENANTS_FROM:
         return waiting_section(picture, width, height)
     if width < TRAFFIC_FROM:
-        left = width * 54 // 100
+        left = width * 52 // 100
         return beside(
             waiting_section(picture, left, height),
             tenant_section(picture, width - left - 1, height),

@@ -122,6 +122,10 @@ _TICKS_MIN = (1, 2, 5, 10, 30, 60)
 _TICK_CELLS = 12
 
 
+#: Of what stands before a mark's sign.
+MOST_WORD = 14
+
+
 def axis_row(axis: Axis, happened: Sequence[Mark], width: int) -> Row:
     """``02:41 ─── 02:51 ──── acme▲ ── D now``: times where nothing happened, else what did."""
     letters: list[tuple[str, Role]] = [(" ", "dim")] * axis.cells
@@ -134,7 +138,7 @@ def axis_row(axis: Axis, happened: Sequence[Mark], width: int) -> Row:
         cell = axis.cell_of(mark.at)
         if not 0 <= cell < axis.cells:
             continue
-        word = f"{mark.word[:12]} " if mark.word else ""
+        word = f"{mark.word[:MOST_WORD]} " if mark.word else ""
         start = cell - len(word)
         free = start >= 0 and all(role == "dim" for _, role in letters[max(0, start - 1) : cell])
         if free:

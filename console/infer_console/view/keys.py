@@ -391,10 +391,11 @@ def key_bar(
     for key in kept:
         if key.kind == "look" and key not in last:
             line.put(key.shown, "key").put(" ").put(key.label, "dim").put("  ")
-    line.put("│ ", "rule").put(why_not, "warn").put("  " if why_not else "")
-    for key in kept:
-        if key.kind == "act":
-            line.put(key.shown, "act").put(" ").put(key.label, "dim").put("  ")
+    acting = [key for key in kept if key.kind == "act"]
+    if why_not or acting:
+        line.put("│ ", "rule").put(why_not, "warn").put("  " if why_not else "")
+    for key in acting:
+        line.put(key.shown, "act").put(" ").put(key.label, "dim").put("  ")
     line.put("│ ", "rule")
     for key in last:
         line.put(key.shown, "key").put(" ").put(key.label, "dim").put("  ")

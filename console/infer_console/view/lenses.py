@@ -6,25 +6,25 @@ What the server does not tell is hatched; nothing is made up for it.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from infer_engine.protocol import RequestRow
+from infer_engine.protocol import IDLE_STEPS_S, RequestRow
 
 from infer_console.state.picture import CACHED, FREE, NO_OWNER, BlockMap, ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.look import Lens, Look
 from infer_console.view.row import Role, Shown
 
-#: Classes beside the indexes into ``BlockMap.owners``.
+#: Classes beside the indexes into ``BlockMap.owners``; below the last of them, one for each step of idleness.
 _FREE, _CACHED, _SHARED, _NOBODY, _UNTOLD = -1, -2, -3, -4, -5
 LENS_WORDS: dict[Lens, Shown] = {
     "owner": "owner",
-    "age": "age of its owner",
+    "age": "age",
     "sharing": "references",
     "evict": "who goes first",
     "tier": "tier",
     "state": "free, cached, used",
 }
-#: Ends of the classes of age, in seconds.
-AGES_S = (10.0, 60.0, 300.0)
+#: Ends of the classes of age, in seconds: of owners, and of how long cached blocks have been idle.
+AGES_S = IDLE_STEPS_S[1:]
 
 
 class Glyph(NamedTuple):
@@ -46,6 +46,7 @@ AGE_GLYPHS = (
     Glyph(safe("3"), "owner2"),
     Glyph(safe("4"), "owner3"),
 )
+IDLE_GLYPHS = tuple(Glyph(safe(letter), "cached") for letter in "abcd")
 EVICT_GLYPHS = (
     Glyph(safe("1"), "warn"),
     Glyph(safe("2"), "cached"),
@@ -66,18 +67,24 @@ def glyphs(replica: ReplicaPicture, blocks: BlockMap, look: Look, selected: str 
         case "sharing":
             return _lit(_by_references(blocks), blocks, chosen)
         case "evict":
-            return _lit(_by_most(blocks, _evict_class(blocks), _evict_glyph), blocks, chosen)
+            by_most = _by_most(blocks, _evict_class(blocks), _evict_glyph, blocks.evict_quarters)
+            return _lit(by_most, blocks, chosen)
         case "age":
-            return _lit(_by_owner_fact(replica, blocks, _age_glyph), blocks, chosen)
+            by_most = _by_owner_fact(replica, blocks, _age_glyph, blocks.idle_steps)
+            return _lit(by_most, blocks, chosen)
         case "tier":
             return _lit(_by_owner_fact(replica, blocks, _tier_glyph), blocks, chosen)
         case "owner" | "state":
             return _by_owner(replica, blocks, look, chosen)
 
 
-def _by_most(blocks: BlockMap, class_of: Callable[[int], int], glyph_of: Callable[[int], Glyph]) -> Drawn:
+def _by_most(
+    blocks: BlockMap, class_of: Callable[[int], int], glyph_of: Callable[[int], Glyph], told: bytes = b""
+) -> Drawn:
+    """``told``: what more than its kind tells a cached block's class, where it does."""
+
     def drawn(start: int, stop: int) -> Glyph:
-        if _uniform(blocks, start, stop):
+        if _uniform(blocks, start, stop, told):
             return glyph_of(class_of(start))
         tally: dict[int, int] = {}
         for block in range(start, stop):
@@ -143,9 +150,13 @@ def _by_references(blocks: BlockMap) -> Drawn:
 
 
 def _by_owner_fact(
-    replica: ReplicaPicture, blocks: BlockMap, glyph_of_row: Callable[[RequestRow], Glyph]
+    replica: ReplicaPicture,
+    blocks: BlockMap,
+    glyph_of_row: Callable[[RequestRow], Glyph],
+    idle_steps: bytes = b"",
 ) -> Drawn:
-    """A fact about the owner. Of cached blocks and of owners that are not listed it is not told."""
+    """A fact about the owner; of a cached block for how long it has been idle, where that is asked for. Of
+    owners that are not listed it is not told."""
     facts = [
         glyph_of_row(replica.rows[owner]) if owner in replica.rows else UNTOLD_GLYPH
         for owner in blocks.owners
@@ -154,13 +165,17 @@ def _by_owner_fact(
     def class_of(block: int) -> int:
         if blocks.kinds[block] == FREE:
             return _FREE
+        if blocks.kinds[block] == CACHED and block < len(idle_steps):
+            return _UNTOLD - idle_steps[block]
         owner = blocks.owner[block]
         return owner if owner != NO_OWNER and owner < len(facts) else _UNTOLD
 
     def glyph_of(kind: int) -> Glyph:
+        if kind < _UNTOLD:
+            return IDLE_GLYPHS[min(_UNTOLD - kind, len(IDLE_GLYPHS)) - 1]
         return facts[kind] if kind >= 0 else FREE_GLYPH if kind == _FREE else UNTOLD_GLYPH
 
-    return _by_most(blocks, class_of, glyph_of)
+    return _by_most(blocks, class_of, glyph_of, idle_steps)
 
 
 def _age_glyph(row: RequestRow) -> Glyph:
@@ -192,7 +207,7 @@ def _evict_glyph(kind: int) -> Glyph:
     return {_FREE: FREE_GLYPH, _NOBODY: USED_GLYPH}.get(kind, UNTOLD_GLYPH)
 
 
-def _uniform(blocks: BlockMap, start: int, stop: int) -> bool:
+def _uniform(blocks: BlockMap, start: int, stop: int, more: bytes) -> bool:
     """Whether all blocks of a cell are alike, as most are; counted without a loop in Python."""
     size = stop - start
     if size == 1:
@@ -200,7 +215,7 @@ def _uniform(blocks: BlockMap, start: int, stop: int) -> bool:
     kinds, owners, refs = blocks.kinds[start:stop], blocks.owner[start:stop], blocks.refs[start:stop]
     if not (kinds.count(kinds[0]) == size == owners.count(owners[0]) and refs.count(refs[0]) == size):
         return False
-    told = blocks.evict_quarters[start:stop]
+    told = more[start:stop]
     return kinds[0] != CACHED or not told or told.count(told[0]) == len(told)
 
 
@@ -246,6 +261,7 @@ def legend(lens: Lens) -> Legend:
                 (AGE_GLYPHS[1], "<1m"),
                 (AGE_GLYPHS[2], "<5m"),
                 (AGE_GLYPHS[3], "older"),
+                (Glyph(safe("a-d"), "cached"), "so long cached"),
                 (UNTOLD_GLYPH, "not told"),
                 (FREE_GLYPH, "free"),
             )

@@ -17,7 +17,8 @@ _RANK: dict[State, int] = {"waiting": 0, "running": 1, "ended": 2}
 
 
 class Item(NamedTuple):
-    """One request: its row while it lives, else the event that ended it."""
+    """One request. While it lives it has a row; once it ended the row that the server keeps, the event that
+    ended it, or both."""
 
     id: str
     state: State
@@ -25,6 +26,13 @@ class Item(NamedTuple):
     replica: str | None
     row: RequestRow | None = None
     event: Event | None = None
+
+    @property
+    def ended_at(self) -> float:
+        """Of one that has ended."""
+        if self.row is not None and self.row.ended_at is not None:
+            return self.row.ended_at
+        return self.event.at if self.event is not None else 0.0
 
 
 class Counts(NamedTuple):
@@ -53,14 +61,21 @@ def every_item(picture: Picture) -> list[Item]:
 
 
 def _ended(picture: Picture) -> dict[str, Item]:
-    """The latest first. A request that was turned away at the door has ended, too."""
-    items: dict[str, Item] = {}
+    """The latest ones. What ended before the console came is known from the rows that the server keeps alone,
+    who was turned away at the door, and has ended, too, from the events alone."""
+    since, items = picture.at - ENDED_S, dict[str, Item]()
+    rows = {row.id: row for row in (picture.listing.ended if picture.listing is not None else ())}
     for event in reversed(picture.events):
-        if len(items) >= MAX_ENDED or event.at < picture.at - ENDED_S:
+        if len(items) >= MAX_ENDED or event.at < since:
             break
         if event.kind in ("finish", "reject") and event.request is not None and event.request not in items:
-            items[event.request] = Item(event.request, "ended", event.tenant, event.replica, event=event)
-    return items
+            row = rows.get(event.request)
+            items[event.request] = Item(event.request, "ended", event.tenant, event.replica, row, event)
+    for row in rows.values():
+        if row.id not in items and row.ended_at is not None and row.ended_at >= since:
+            items[row.id] = Item(row.id, "ended", row.tenant, row.replica, row)
+    latest = sorted(items.values(), key=lambda item: -item.ended_at)[:MAX_ENDED]
+    return {item.id: item for item in latest}
 
 
 def counts(items: list[Item]) -> Counts:
@@ -81,15 +96,15 @@ def _shows(look: Look, item: Item) -> bool:
         return True
     row, event = item.row, item.event
     texts = (row.tier, row.phase, row.waiting_reason, row.behind, row.client_id) if row is not None else ()
-    how = (event.kind, event.reason) if event is not None else ()
+    how = (event.kind, event.reason) if event is not None else (row.finish_reason,) if row is not None else ()
     return compiled(look.filter).shows(item.id, item.state, item.tenant, item.replica, *texts, *how)
 
 
 def _key(look: Look, item: Item) -> tuple[float | str, ...]:
     """What ended comes last in every order, the latest first; what is unknown comes after what is known."""
     row = item.row
-    if row is None:
-        return (2.0, -(item.event.at if item.event is not None else 0.0), item.id)
+    if row is None or item.state == "ended":
+        return (2.0, -item.ended_at, item.id)
     match look.request_sort:
         case "state":
             return (_RANK[item.state], -row.age_s, item.id)

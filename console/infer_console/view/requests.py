@@ -15,7 +15,7 @@ from infer_console.view.listing import MAX_ENDED, Counts, Item, counts, every_it
 from infer_console.view.look import Look
 from infer_console.view.order import follow
 from infer_console.view.queue import reason_word
-from infer_console.view.roster import phase_cell, tier_cell
+from infer_console.view.roster import GENERATED_CELLS, generated_cell, phase_cell, tier_cell
 from infer_console.view.row import Line, Role, Row
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
 from infer_console.view.watched import fleet_needs, is_watched, products, tells_requests
@@ -40,7 +40,7 @@ def columns(longest: int, with_client_ids: bool) -> list[Column[Item]]:
         Column("ON", 4, _replica, left=True, grows=4),
         Column("PROMPT", 7, lambda item: _of(item, lambda row: count(row.prompt_tokens)), need=3),
         Column("CACHED", 7, lambda item: _of(item, lambda row: count(row.cached_tokens)), need=11),
-        Column("GEN/MAX", 9, _generated, need=5),
+        Column("GEN/MAX", GENERATED_CELLS, _generated, need=5),
         Column("BLOCKS", 6, _blocks, need=4),
         Column("AGE", 6, _age),
         Column("WAITED", 6, lambda item: _of(item, lambda row: age(row.queue_wait_s)), need=8),
@@ -55,7 +55,7 @@ def columns(longest: int, with_client_ids: bool) -> list[Column[Item]]:
 
 
 def _of(item: Item, show: Callable[[RequestRow], SafeText], warn_over: str | None = None) -> Cell:
-    """A number of the row; nothing of it is known of a request that ended."""
+    """A number of the row; unknown of a request that ended and of which the server kept nothing."""
     text = show(item.row) if item.row is not None else UNKNOWN
     if text == UNKNOWN or (warn_over is not None and text == warn_over):
         return Cell(text, "dim")
@@ -63,10 +63,11 @@ def _of(item: Item, show: Callable[[RequestRow], SafeText], warn_over: str | Non
 
 
 def _state(item: Item) -> Cell:
-    if item.event is not None:
-        if item.event.kind == "reject":
+    if item.state == "ended":
+        if item.event is not None and item.event.kind == "reject":
             return Cell("rejected", "crit")
-        reason = item.event.reason or "ended"
+        told = item.event.reason if item.event is not None else None
+        reason = told or (item.row.finish_reason if item.row is not None else None) or "ended"
         return Cell(safe(reason, 11), _ENDINGS.get(reason, "text"))
     if item.row is None or item.row.state == "waiting":
         return Cell("waiting", "warn")
@@ -90,37 +91,42 @@ def _replica(item: Item) -> Cell:
 def _generated(item: Item) -> Cell:
     row, event = item.row, item.event
     if row is not None:
-        most = count(row.max_tokens) if row.max_tokens is not None else UNKNOWN
-        return Cell(safe(f"{count(row.generated_tokens)}/{most}"))
+        return generated_cell(row)
     known = event.tokens if event is not None and event.kind == "finish" else None
     return Cell(count(known), "text" if known is not None else "dim")
 
 
 def _blocks(item: Item) -> Cell:
-    """What it holds; of one that waits, what it needs."""
+    """What it holds; of one that waits, what it needs; one that ended holds nothing."""
     row = item.row
+    if item.state == "ended":
+        return Cell(UNKNOWN, "dim")
     if row is not None and row.state == "waiting":
         return Cell(count(row.needs_blocks), "dim")
     return _of(item, lambda each: count(each.kv_blocks))
 
 
 def _age(item: Item) -> Cell:
+    """How long it has been here; of one that ended, how long it was."""
     if item.row is not None:
         return Cell(age(item.row.age_s), "warn" if item.state == "waiting" else "text")
     return Cell(UNKNOWN, "dim")
 
 
 def _why(item: Item) -> Cell:
-    if item.row is not None:
-        return why_cell(item.row)
-    event = item.event
-    if event is None:
-        return Cell(UNKNOWN, "dim")
-    if event.kind == "reject":
+    row, event = item.row, item.event
+    if row is not None and item.state != "ended":
+        return why_cell(row)
+    if event is not None and event.kind == "reject":
         return Cell(join_text(" ", [safe(event.reason or "", 40), safe(event.message or "", 80)]), "crit")
-    freed = safe(f"{count(event.blocks)} blk freed") if event.blocks is not None else safe("")
-    by = safe(f"by {event.actor}", 40) if event.actor is not None else safe("")
-    return Cell(join_text(", ", [part for part in (by, safe(event.message or "", 80), freed) if part]), "dim")
+    parts: list[SafeText] = []
+    if event is not None:
+        parts.append(safe(f"by {event.actor}", 40) if event.actor is not None else safe(""))
+        parts.append(safe(event.message or "", 80))
+        parts.append(safe(f"{count(event.blocks)} blk freed") if event.blocks is not None else safe(""))
+    if row is not None:
+        parts += _what_was_done(row)
+    return Cell(join_text(", ", [part for part in parts if part]), "dim")
 
 
 def why_cell(row: RequestRow) -> Cell:
@@ -136,12 +142,20 @@ def why_cell(row: RequestRow) -> Cell:
             parts.append(
                 safe(f"short {count(short)} blk" if short > 0 else "KV fits" if full else "would fit")
             )
-    if row.preemptions:
-        parts.append(safe(f"preempted {row.preemptions}×, {short_count(row.generated_tokens)} tok kept"))
-    if row.moves:
-        parts.append(safe(f"moved {row.moves}×"))
+    parts += _what_was_done(row)
     waits = row.state == "waiting" and row.waiting_reason not in ("behind", None)
     return Cell(join_text(", ", parts), "warn" if waits else "text")
+
+
+def _what_was_done(row: RequestRow) -> list[SafeText]:
+    """Preemptions and moves, where there were any."""
+    parts: list[SafeText] = []
+    if row.preemptions:
+        kept = "" if row.state == "finished" else f", {short_count(row.generated_tokens)} tok kept"
+        parts.append(safe(f"preempted {row.preemptions}×{kept}"))
+    if row.moves:
+        parts.append(safe(f"moved {row.moves}×"))
+    return parts
 
 
 def _client_id(item: Item) -> Cell:

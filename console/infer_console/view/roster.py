@@ -5,7 +5,7 @@ from infer_engine.protocol import RequestRow
 from infer_console.state.picture import ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.columns import of_tokens, wanted
-from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, seconds, size
+from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, seconds, short_count, size
 from infer_console.view.kv_unit import in_tokens
 from infer_console.view.layout import rule, window
 from infer_console.view.look import Look
@@ -16,6 +16,7 @@ from infer_console.view.table import Cell, Column, fit_columns, head_row, item_r
 from infer_console.view.watched import TELL_REQUESTS, needs_rows
 
 LEAD = 2
+GENERATED_CELLS = 9
 
 
 def phase_cell(row: RequestRow) -> Cell:
@@ -34,9 +35,11 @@ def tier_cell(row: RequestRow) -> Cell:
     return Cell(safe(name + ("°" if row.synthetic else "")), "dim" if row.synthetic else "text")
 
 
-def _generated(row: RequestRow) -> Cell:
-    most = count(row.max_tokens) if row.max_tokens is not None else UNKNOWN
-    return Cell(safe(f"{count(row.generated_tokens)}/{most}"))
+def generated_cell(row: RequestRow) -> Cell:
+    """Tokens of the answer and its limit, in thousands where both whole numbers would be cut."""
+    whole = f"{count(row.generated_tokens)}/{count(row.max_tokens)}"
+    short = f"{short_count(row.generated_tokens)}/{short_count(row.max_tokens)}"
+    return Cell(safe(whole if len(whole) <= GENERATED_CELLS else short))
 
 
 def _unknown_dim(text: str) -> Cell:
@@ -75,7 +78,7 @@ def columns(
             lambda row: Cell(count(row.cached_tokens), "text" if row.cached_tokens else "dim"),
             need=9,
         ),
-        Column("GEN/MAX", 9, _generated),
+        Column("GEN/MAX", GENERATED_CELLS, generated_cell),
         Column("BLOCKS", 6, lambda row: Cell(count(row.kv_blocks))),
         Column("AGE", 6, lambda row: Cell(age(row.age_s)), need=1),
         Column("WAITED", 6, lambda row: _unknown_dim(age(row.queue_wait_s)), need=8),

@@ -190,14 +190,14 @@ def overlay(base: list[Row], top: list[Row], width: int) -> list[Row]:
             break
         under = rows[index]
         line = Line(width)
-        line.put_spans(_crop(under, 0, column)).to(column)
+        line.put_spans(crop(under, 0, column)).to(column)
         line.put_spans(row).to(column + top_width)
-        line.put_spans(_crop(under, column + top_width, width))
+        line.put_spans(crop(under, column + top_width, width))
         rows[index] = line.row()
     return rows
 
 
-def _crop(row: Row, start: int, stop: int) -> Row:
+def crop(row: Row, start: int, stop: int) -> Row:
     """The cells ``start`` to ``stop`` of a row. A wide character on an edge becomes blanks."""
     spans: list[Span] = []
     at = 0

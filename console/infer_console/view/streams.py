@@ -98,6 +98,8 @@ def _framed(rows: list[Row], width: int) -> list[Row]:
 def _no_token(row: RequestRow | None, stream: StreamPicture | None) -> Shown:
     if stream is not None and stream.finish_reason is not None:
         return " no token"
+    if row is not None and row.state == "finished":
+        return " it has ended; its tokens are not told any more"
     # What it generated before anybody looked is not here yet; that is no wait of the request's.
     if row is not None and (row.phase == "decode" or (row.state == "running" and row.generated_tokens)):
         return " its tokens are being fetched"
@@ -147,7 +149,8 @@ def _head(
         line.put(safe(row.tenant, 12), "dim").put("  ")
     if stream is not None and stream.tokens:
         line.put(count(stream.tokens)).put(" tok", "dim")
-        if stream.last_itl_s is not None and stream.finish_reason is None:
+        itl = safe(f"{milliseconds(stream.last_itl_s)}ms")
+        if stream.last_itl_s is not None and stream.finish_reason is None and line.left >= len(itl) + 6:
             line.put("  ITL ", "label").put(milliseconds(stream.last_itl_s)).put("ms", "dim")
         if revealed and stream.dropped_chars:
             line.put(safe(f"  {count(stream.dropped_chars)} earlier chars dropped"), "dim")

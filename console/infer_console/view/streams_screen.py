@@ -13,6 +13,8 @@ from infer_console.view.watched import fleet_needs, is_watched
 
 #: From this height on what the signs mean has a row.
 WITH_SIGNS = 16
+#: From this width on that row says whether text is shown, too.
+SAID_BELOW_FROM = 115
 
 
 def may_read(picture: Picture) -> bool:
@@ -30,7 +32,8 @@ def streams_screen(
     watched = is_watched(picture)
     picked = f"{len(look.marked)} picked" if look.marked else "newest running; space picks"
     if height >= ROOMY:
-        note = safe(f"{picked}  {_content(picture, revealed)}")
+        below = bool(shown) and width >= SAID_BELOW_FROM
+        note = safe(picked if below else f"{picked}  {_content(picture, revealed)}")
         number = "not told" if watched else str(len(shown))
         rows.append(rule(width, "STREAMS", safe(number), "" if watched else note))
     if height >= WITH_SIGNS and shown and not watched:

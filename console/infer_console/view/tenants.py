@@ -4,14 +4,11 @@ from infer_engine.protocol import TenantUse
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
-from infer_console.view.format import UNKNOWN, count, percent, short_count
+from infer_console.view.format import UNKNOWN, clock, count, percent, short_count
 from infer_console.view.layout import rule
 from infer_console.view.row import Line, Row
 from infer_console.view.table import Cell, Column, fit_columns, head_row, item_row
 from infer_console.view.watched import fleet_needs, is_watched
-
-#: A tenant that holds at least this share of the pools, and more than all others together, crowds them.
-CROWDS = 0.25
 
 
 def pool_blocks(picture: Picture) -> int:
@@ -28,25 +25,17 @@ def name_of(use: TenantUse) -> SafeText:
     return safe(f"{count(use.tenants)} others") if use.tenants > 1 else safe(use.tenant, 24)
 
 
-def crowding(picture: Picture) -> str | None:
-    """The tenant that holds more than all others together, and not little."""
-    uses = by_use(picture)
-    held = sum(use.kv_blocks for use in uses)
-    pool = pool_blocks(picture)
-    first = next((use for use in uses if use.tenants == 1), None)
-    if first is None or not pool or first.kv_blocks * 2 <= held or first.kv_blocks < CROWDS * pool:
-        return None
-    return first.tenant if len(uses) > 1 else None
+def crowds(use: TenantUse) -> bool:
+    """It holds more than all others together, and not little, as the server has it."""
+    return use.crowds_since is not None
 
 
 def _columns(picture: Picture, name_cells: int) -> list[Column[TenantUse]]:
     pool = pool_blocks(picture)
-    crowd = crowding(picture)
 
     def share(use: TenantUse) -> Cell:
         text = percent(use.kv_blocks / pool) if pool else UNKNOWN
-        crowds = use.tenants == 1 and use.tenant == crowd
-        return Cell(safe(f"{text}%{'▲' if crowds else ' '}"), "crit" if crowds else "text")
+        return Cell(safe(f"{text}%{'▲' if crowds(use) else ' '}"), "crit" if crowds(use) else "text")
 
     def waiting(use: TenantUse) -> Cell:
         return Cell(count(use.waiting), "warn" if use.waiting else "dim")
@@ -55,14 +44,20 @@ def _columns(picture: Picture, name_cells: int) -> list[Column[TenantUse]]:
         return Cell(count(use.refused_per_min), "warn" if use.refused_per_min else "dim")
 
     return [
-        Column("TENANT", name_cells, lambda use: Cell(name_of(use), "strong"), left=True, grows=14),
+        Column("TENANT", name_cells, lambda use: Cell(name_of(use), "strong"), left=True, grows=16),
         Column("RUN", 5, lambda use: Cell(count(use.running))),
         Column("WAIT", 5, waiting),
         Column("KV% ", 5, share),
         Column("PROMPT50", 8, lambda use: Cell(count(use.prompt_tokens_p50)), need=3),
         Column("REQ/m", 6, lambda use: Cell(count(use.requests_per_min)), need=2),
         Column("429/m", 5, refused, need=1),
+        Column("SINCE", 5, _since, need=4),
     ]
+
+
+def _since(use: TenantUse) -> Cell:
+    """Hour and minute: since when it crowds the others."""
+    return Cell(safe(clock(use.crowds_since)[:5]), "crit" if crowds(use) else "dim")
 
 
 def tenant_section(picture: Picture, width: int, height: int) -> list[Row]:
@@ -73,7 +68,7 @@ def tenant_section(picture: Picture, width: int, height: int) -> list[Row]:
     rows = [rule(width, "TENANTS by KV", None, _totals_word(picture) if width >= 60 else "")]
     if not uses:
         return [*rows, *_nobody(picture, width, height - len(rows))][:height]
-    fitted = fit_columns(_columns(picture, 10), width - 1)
+    fitted = fit_columns(_columns(picture, 8), width - 1)
     rows.append(head_row(fitted, width, 1))
     room = height - len(rows)
     shown = uses if len(uses) <= room else uses[: max(0, room - 1)]
@@ -103,18 +98,17 @@ def _totals_word(picture: Picture) -> SafeText:
 def tenant_line(picture: Picture, width: int) -> Row:
     """All of it in one line, for small terminals."""
     line = Line(width).put(" KV BY TENANT ", "label")
-    uses, pool, crowd = by_use(picture), pool_blocks(picture), crowding(picture)
+    uses, pool = by_use(picture), pool_blocks(picture)
     if not uses:
         return line.put("–", "dim").row()
     for index, use in enumerate(uses):
         share = percent(use.kv_blocks / pool) if pool else UNKNOWN
-        crowds = use.tenants == 1 and use.tenant == crowd
-        words = f"{safe(name_of(use), 12)} {share}%{'▲' if crowds else ''}"
+        words = f"{safe(name_of(use), 12)} {share}%{'▲' if crowds(use) else ''}"
         if index == 0:
             words += f" {count(use.running)}+{count(use.waiting)}w"
             words += f" p50 {short_count(use.prompt_tokens_p50)}" if use.prompt_tokens_p50 else ""
         rest = sum(other.tenants for other in uses[index:])
         if index and len(words) + 3 + (10 if index + 1 < len(uses) else 0) > line.left:
             return line.put(safe(f" │ {count(rest)} more"), "dim").row()
-        line.put(" │ " if index else "", "rule").put(safe(words), "crit" if crowds else "text")
+        line.put(" │ " if index else "", "rule").put(safe(words), "crit" if crowds(use) else "text")
     return line.row()

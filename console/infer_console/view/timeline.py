@@ -128,7 +128,8 @@ def _title(picture: Picture, request: str, row: RequestRow | None, width: int) -
 
 def _numbers(row: RequestRow, width: int) -> list[Row]:
     line = Line(width).put(" ")
-    phase = row.phase or row.state
+    ended = row.state == "finished"
+    phase = row.phase or row.state if not ended else f"ended: {row.finish_reason or '–'}"
     line.put(safe(phase), "warn" if row.state == "waiting" else "strong")
     line.put(" on ", "dim").put(safe_identifier(row.replica) if row.replica else "no replica", "strong")
     line.put("  for ", "label").put(age(row.age_s))
@@ -137,7 +138,8 @@ def _numbers(row: RequestRow, width: int) -> list[Row]:
         line.put(" cached ", "dim").put(count(row.cached_tokens))
     most = count(row.max_tokens) if row.max_tokens is not None else UNKNOWN
     line.put("  generated ", "label").put(count(row.generated_tokens)).put("/", "dim").put(most)
-    line.put("  blocks ", "label").put(count(row.kv_blocks))
+    if not ended:
+        line.put("  blocks ", "label").put(count(row.kv_blocks))
     line.put("  ITL ", "label").put(milliseconds(row.last_itl_s))
     line.put("ms" if row.last_itl_s is not None else "", "dim")
     rows = [line.row()]

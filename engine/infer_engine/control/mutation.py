@@ -89,9 +89,11 @@ class _Attempt(Generic[B]):
         principal = principal_of(request.scope)
         self._principal = principal.subject if principal else NOBODY
         self._key: str | None = None
+        self._asks_only = False
 
     async def answer(self) -> Response:
-        """The command's answer, its refusal written down; what was neither, goes on up."""
+        """The command's answer, its refusal written down; what was neither, goes on up. A dry run is a
+        question and not written down, whatever its answer; who had no right to ask did not come this far."""
         self._request.scope[ACCOUNTED] = True
         try:
             command, replayed = await self._understood()
@@ -99,7 +101,8 @@ class _Attempt(Generic[B]):
                 return await self._replay(replayed)
             return await self._once(command)
         except Refusal as refusal:
-            await self._pipeline.audit.note(self._account.refused(refusal.problem))
+            if not self._asks_only:
+                await self._pipeline.audit.note(self._account.refused(refusal.problem))
             return problem_response(refusal)
 
     async def _understood(self) -> tuple[B, Answer | None]:
@@ -111,6 +114,7 @@ class _Attempt(Generic[B]):
         command = decode(mutation.body, body)
         # The actor is whom the server knows, with what the caller claims beside it.
         command = structs.replace(command, actor=attributed(request.scope, command.actor))
+        self._asks_only = command.dry_run
         self._account.of_command(command)
         self._account.of_target(*mutation.target(request.path_params, command))
         if key is None or command.dry_run:

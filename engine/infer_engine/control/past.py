@@ -34,8 +34,8 @@ class Past:
         keeper = self._context.history
         if keeper is None:
             raise refuse(404, "no_history", "This server keeps no history.")
-        seconds = _number(request, "seconds", 1.0, SPAN_S) or DEFAULT_SECONDS
-        step_s = _number(request, "step", 1.0, LONGEST_STEP_S) or DEFAULT_STEP_S
+        seconds = query_number(request, "seconds", 1.0, SPAN_S) or DEFAULT_SECONDS
+        step_s = query_number(request, "step", 1.0, LONGEST_STEP_S) or DEFAULT_STEP_S
         fleet = self._context.fleet
         known = fleet.replica_ids()
         asked = request.query_params.get("replicas")
@@ -52,8 +52,8 @@ class Past:
         recorder = self._context.recorder
         if recorder is None:
             raise refuse(404, "no_recorder", "This server does not record.")
-        from_at = _number(request, "from", 0.0, LAST_AT)
-        to_at = _number(request, "to", 0.0, LAST_AT)
+        from_at = query_number(request, "from", 0.0, LAST_AT)
+        to_at = query_number(request, "to", 0.0, LAST_AT)
         if from_at is not None and to_at is not None and to_at < from_at:
             raise refuse(
                 400,
@@ -94,7 +94,7 @@ class Past:
         self._readers -= 1
 
 
-def _number(request: Request, name: str, lowest: float, highest: float) -> float | None:
+def query_number(request: Request, name: str, lowest: float, highest: float) -> float | None:
     """None when it was not given."""
     given = request.query_params.get(name)
     if given is None:

@@ -23,6 +23,11 @@ REQUESTS = (
     ),
     _text("replica", "only those on this replica"),
     _number("limit", "at most so many: the oldest of those that wait and of those that run", 1, 10_000),
+    Query(
+        name="ended_after",
+        says="beside them, in `ended`, those that finished after this moment (Unix seconds): the last 200",
+        schema={"type": "number"},
+    ),
 )
 EVENTS = (_number("limit", "the newest so many", 1, 10_000),)
 WATCH = (

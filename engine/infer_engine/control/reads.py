@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from infer_engine.control.context import Context
 from infer_engine.control.decode import check_tenant
+from infer_engine.control.past import LAST_AT, query_number
 from infer_engine.control.principal import principal_of
 from infer_engine.control.problems import echo, json_response
 from infer_engine.control.records import Account
@@ -47,6 +48,8 @@ DEFAULT_RECORDS = 100
 MAX_POSITION = 999_999_999
 MAX_EVENTS = 10_000
 MAX_ROWS = 10_000
+#: Finished requests that are told beside those that are asked for.
+MAX_ENDED = 200
 DEFAULT_EVENTS = 100
 REQUEST_STATES: tuple[RequestState, ...] = get_args(RequestState)
 
@@ -87,7 +90,11 @@ class Reads:
             rows, omitted = self._context.fleet.oldest_rows(limit, replica, state)
         else:
             rows, omitted = self._context.fleet.rows(replica, state), {}
-        return json_response(Requests(simulated=self._simulated, requests=rows, omitted=omitted))
+        after = query_number(request, "ended_after", 0.0, LAST_AT)
+        ended = [] if after is None else self._context.fleet.ended_after(after, MAX_ENDED)
+        if replica is not None:
+            ended = [row for row in ended if row.replica == replica]
+        return json_response(Requests(simulated=self._simulated, requests=rows, omitted=omitted, ended=ended))
 
     async def request(self, request: Request) -> Response:
         request_id: str = request.path_params["id"]

@@ -32,8 +32,11 @@ class BlockPool:
         self.ref_counts = [0] * total
         #: Blocks nobody holds or finds; the last is handed out next. Read only for others.
         self.free_list = list(range(total - 1, -1, -1))
-        #: Blocks nobody holds, kept for their content; the first is handed out next. Read only for others.
-        self.cached_blocks: OrderedDict[int, None] = OrderedDict()
+        #: Blocks nobody holds, kept for their content, and when they were let go; the first is handed out
+        #: next. Read only for others.
+        self.cached_blocks: OrderedDict[int, float] = OrderedDict()
+        #: The caller's clock, as of the step that is planned or committed: what is let go is let go now.
+        self.now_s = 0.0
         self.index = PrefixIndex(block_size, enabled=prefix_cache)
         #: Blocks somebody holds. Counted on its own, so that conservation can be checked against the other
         #: two.
@@ -129,7 +132,7 @@ class BlockPool:
         self.free_list += [block for block in let_go if block not in self.index]
         for block in reversed(let_go):
             if block in self.index:
-                self.cached_blocks[block] = None
+                self.cached_blocks[block] = self.now_s
         self.used -= len(let_go)
         return len(let_go)
 

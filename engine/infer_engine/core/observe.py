@@ -3,17 +3,21 @@
 Built only when somebody looks. One pass over the requests and one over the pool.
 """
 
+from bisect import bisect_right
+from collections.abc import Iterator
 from itertools import compress, count, islice
 from operator import is_not
 
 from msgspec import UNSET, Struct
 
+from infer_engine.core.blocks import BlockPool
 from infer_engine.core.request import Request
 from infer_engine.core.scheduler import Scheduler
 from infer_engine.counts import Count
-from infer_engine.protocol import BlockRun, Phase, RequestState, WaitingReason
+from infer_engine.protocol import IDLE_STEPS_S, BlockRun, Phase, RequestState, WaitingReason
 
-_CACHED = (-1, -2, -3, -4)
+_QUARTERS = 4
+_LONGEST_FIRST = IDLE_STEPS_S[:0:-1]
 _Mark = int | tuple[str, ...]
 
 
@@ -79,22 +83,40 @@ class BlockMap(Struct, frozen=True, array_like=True, gc=False):
     """The whole pool as it is known to the scheduler. Reading ``block_runs`` off it takes longer than copying
     and sending it, so that is left to whoever looks."""
 
-    #: Holders of each block; -1 to -4 of one that is cached, by the quarter of those that are which goes
-    #: first, -1, to last.
+    #: Holders of each block. Of one that is cached -1 to -4, by the quarter of those that are which goes
+    #: first, -1, to last; 4 less for each of IDLE_STEPS_S that it has been idle for, where that is known.
     refs: list[int]
     #: Of every running request, in batch order.
     tables: list[tuple[str, list[Count]]]
 
 
-def block_map(scheduler: Scheduler) -> BlockMap:
-    """A copy: what the scheduler does next does not show in it."""
+def block_map(scheduler: Scheduler, now_s: float | None = None) -> BlockMap:
+    """A copy: what the scheduler does next does not show in it. ``now_s`` by the scheduler's clock; without
+    it nobody learns for how long blocks have been idle."""
     refs = scheduler.pool.ref_counts[:]
-    first_to_go = iter(scheduler.pool.cached_blocks)
-    quarter = -(-scheduler.pool.cached // 4)
-    for mark in _CACHED:
-        for block in islice(first_to_go, quarter):
+    first_to_go = list(scheduler.pool.cached_blocks)
+    for mark, start, end in _cached_marks(scheduler.pool, first_to_go, now_s):
+        for block in first_to_go[start:end]:
             refs[block] = mark
     return BlockMap(refs, [(request.id, request.block_table[:]) for request in scheduler.running.values()])
+
+
+def _cached_marks(
+    pool: BlockPool, first_to_go: list[int], now_s: float | None
+) -> Iterator[tuple[int, int, int]]:
+    """The marks of the cached blocks, and which places of ``first_to_go`` have each."""
+    quarter = max(1, -(-len(first_to_go) // _QUARTERS))
+    ends = {*range(quarter, len(first_to_go), quarter), len(first_to_go)}
+    idle_ends: list[int] = []
+    if now_s is not None:  # who is let go comes last, so they are in order
+        let_go_s = pool.cached_blocks.__getitem__
+        idle_ends = [bisect_right(first_to_go, now_s - step_s, key=let_go_s) for step_s in _LONGEST_FIRST]
+    start = 0
+    for end in sorted(ends.union(idle_ends)):
+        if end > start:
+            steps = 0 if now_s is None else len(IDLE_STEPS_S) - bisect_right(idle_ends, start)
+            yield -(start // quarter + 1 + _QUARTERS * steps), start, end
+            start = end
 
 
 def block_runs(of: BlockMap) -> list[BlockRun]:
@@ -109,10 +131,17 @@ def block_runs(of: BlockMap) -> list[BlockRun]:
             state="cached" if refs[start] < 0 else "used" if refs[start] else "free",
             owners=_owners(marks[start]),
             refs=max(0, refs[start]),
-            evict_quarter=-refs[start] if refs[start] < 0 else UNSET,
+            evict_quarter=(-refs[start] - 1) % _QUARTERS + 1 if refs[start] < 0 else UNSET,
+            idle_s=_IDLE_S.get((-refs[start] - 1) // _QUARTERS, UNSET) if refs[start] < 0 else UNSET,
         )
         for start, end in zip(starts, ends, strict=True)
     ]
+
+
+#: By how many steps are in a cached block's mark; none where it is not known.
+_IDLE_S = dict(enumerate(IDLE_STEPS_S, start=1))
+#: For every count and mark one object that equals it, whose place in the list is its value.
+_SAME = [*range(1024), *range(-_QUARTERS * (1 + len(IDLE_STEPS_S)), 0)]
 
 
 def _owners(mark: _Mark) -> tuple[str, ...]:
@@ -122,7 +151,11 @@ def _owners(mark: _Mark) -> tuple[str, ...]:
 def _marks(of: BlockMap) -> list[_Mark]:
     """Of every block its owners, or its count where it has none. Of blocks that are alike it is the same
     object: whether two neighbours are one object is told faster than whether they are equal."""
-    marks: list[_Mark] = [*of.refs]
+    marks: list[_Mark]
+    try:
+        marks = [*map(_SAME.__getitem__, of.refs)]
+    except IndexError:  # a block with that many holders
+        marks = [*map({each: each for each in of.refs}.__getitem__, of.refs)]
     shared: dict[int, tuple[str, ...]] = {}
     for owner, table in of.tables:
         alone = (owner,)

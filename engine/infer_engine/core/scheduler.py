@@ -221,6 +221,7 @@ class Scheduler:
         next."""
         if self._planned is not None and self._planned.chunks:
             raise RuntimeError(f"step {self._planned.step} has not been committed")
+        self.pool.now_s = now_s
         self.counters.steps += 1
         plan = Plan(step=self.counters.steps, forked=self._forked)
         self._forked = []
@@ -305,7 +306,7 @@ class Scheduler:
             wrong = sorted(sampled ^ tokens.keys())
             raise CommitError(f"step {plan.step}: missing or unasked tokens of {wrong[:8]}")
         self._planned = None
-        self.last_step_s = now_s
+        self.last_step_s = self.pool.now_s = now_s
         finished: list[Finish] = []
         running = self.running
         for chunk in plan.chunks:

@@ -178,7 +178,7 @@ def predict(facts: DrainFacts, drain: Drain) -> Effect:
             to = ", ".join(sorted({replica for _, replica in moves}))
             summary.append(
                 f"{_requests(len(moves))} running here will go on at {to}{'' if staying else until}: "
-                f"{redo_tokens} tokens are computed again there"
+                f"{redo_tokens:,} tokens are computed again there"
             )
         if mode == "migrate" and staying:
             summary.append(

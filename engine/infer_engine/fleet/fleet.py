@@ -354,6 +354,10 @@ class Fleet:
         """At most ``limit`` of them, the oldest first, and how many more there are of each state."""
         return self._views.oldest_rows(limit, replica, state)
 
+    def ended_after(self, at: float, limit: int) -> list[RequestRow]:
+        """At most ``limit`` of those that finished after ``at`` (Unix seconds), the latest first."""
+        return self._ledger.ended_after(at, limit)
+
     def held_rows(self) -> list[RequestRow]:
         """Requests that wait here because no replica takes them now."""
         return self._views.held_rows()

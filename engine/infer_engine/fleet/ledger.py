@@ -86,6 +86,15 @@ class Ledger:
         """Finished requests, the latest first."""
         return list(reversed(self._tombstones.values()))
 
+    def ended_after(self, at: float, limit: int) -> list[RequestRow]:
+        """At most ``limit`` of those that finished after ``at`` (Unix seconds), the latest first."""
+        rows: list[RequestRow] = []
+        for row in reversed(self._tombstones.values()):
+            if len(rows) >= limit or row.ended_at is None or row.ended_at <= at:
+                break
+            rows.append(row)
+        return rows
+
     def on_finish(self, listener: Callable[[Tracked], None]) -> None:
         """Hear of every request that ended, just after it did."""
         self._listeners.append(listener)
@@ -110,7 +119,7 @@ class Ledger:
         if generation.finished:
             return
         replica = generation.replica
-        row = tombstone(request, reason, self.clock())
+        row = tombstone(request, reason, self.clock(), self.feed.wall())
         generation.log.finished(self.clock(), code or reason, len(generation.emitted), freed_blocks)
         self.displace(request)
         # Its readers may still ask where it ran.

@@ -40,6 +40,7 @@ def observed_row(row: RequestRow, core: CoreRow) -> RequestRow:
         needs_blocks=core.needs_blocks,
         admissible_blocks=core.admissible_blocks,
         finish_reason=None,
+        ended_at=None,
     )
 
 
@@ -47,14 +48,15 @@ def frame_row(request: Tracked, core: CoreRow, now_s: float) -> RequestRow:
     return observed_row(_timed(request, now_s), core)
 
 
-def tombstone(request: Tracked, reason: FinishReason, now_s: float) -> RequestRow:
-    """The row that stays when it ended; its age is the time it took."""
+def tombstone(request: Tracked, reason: FinishReason, now_s: float, at: float) -> RequestRow:
+    """The row that stays when it ended; its age is the time it took. ``at`` is now in Unix seconds."""
     row = _timed(request, now_s)
     core = request.core
     return structs.replace(
         row,
         state="finished",
         finish_reason=reason,
+        ended_at=at,
         generated_tokens=len(request.generation.emitted),
         computed_tokens=core.computed_tokens if core else 0,
         cached_tokens=core.cached_tokens if core else 0,

@@ -29,6 +29,7 @@ from infer_engine.protocol import (
     Slo,
     Status,
     StepMakeup,
+    TenantUse,
     Totals,
 )
 from infer_engine.replica.handle import ReplicaHandle, limits_of
@@ -127,7 +128,7 @@ class Views:
         foreign = info.foreign if info else None
         theirs = handle.id in self.settings.upstream_ids
         observation = handle.observation
-        tenants, batch = replica_use(requests)
+        tenants, batch = replica_use(handle.id, requests, numbers.kv_used if numbers else None)
         return Replica(
             id=handle.id,
             state=handle.state,
@@ -294,9 +295,20 @@ class Views:
             ttft_split_s=self.timelines.figures(None),
             waiting_reasons=dict(reasons),
             finished=dict(self.ledger.finished),
-            tenants=self.uses.rows(requests, now_s) if self.uses is not None else [],
+            tenants=self._tenants(replicas, requests, now_s),
             taken_requests=self.uses.taken_requests if self.uses is not None else None,
             taken_prompt_tokens=self.uses.taken_prompt_tokens if self.uses is not None else None,
+        )
+
+    def _tenants(self, replicas: list[Replica], requests: list[Tracked], now_s: float) -> list[TenantUse]:
+        if self.uses is None:
+            return []
+        return self.uses.rows(
+            requests,
+            now_s,
+            used={each.id: each.kv.used for each in replicas},
+            pool_blocks=sum(each.kv.total or 0 for each in replicas),
+            at=self.ledger.feed.wall(),
         )
 
 

@@ -9,6 +9,7 @@ from infer_engine.protocol.asides import Aside as Aside
 from infer_engine.protocol.asides import AuditAside as AuditAside
 from infer_engine.protocol.asides import TimelineAside as TimelineAside
 from infer_engine.protocol.audit import AuditPage as AuditPage
+from infer_engine.protocol.blocks import IDLE_STEPS_S as IDLE_STEPS_S
 from infer_engine.protocol.blocks import BlockRun as BlockRun
 from infer_engine.protocol.blocks import Blocks as Blocks
 from infer_engine.protocol.commands import Cancel as Cancel

@@ -31,6 +31,7 @@ class TenantUse(Struct, frozen=True, kw_only=True):
     tenants: int = 1
     running: int = 0
     waiting: int = 0
+    #: What several requests share counts once: divided evenly among all of a replica.
     kv_blocks: int = 0
     #: Median over its live requests; None where it has none, and in the row of the others.
     prompt_tokens_p50: float | None = None
@@ -38,6 +39,9 @@ class TenantUse(Struct, frozen=True, kw_only=True):
     #: sends test traffic alone.
     requests_per_min: int | None = None
     refused_per_min: int | None = None
+    #: Since when (Unix seconds) it holds more blocks than all others together, and a quarter of all pools;
+    #: None where it does not, and in a replica's rows.
+    crowds_since: float | None = None
 
 
 class TierUse(Struct, frozen=True, kw_only=True):

@@ -44,6 +44,8 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     #: How often it went on at another place: another replica, or its own in another life.
     moves: int = 0
     finish_reason: FinishReason | None = None
+    #: When it finished, in Unix seconds.
+    ended_at: float | None = None
     #: The id the client sent (``X-Request-ID``): a label, untrusted text.
     client_id: str | None = None
     #: It must match something, and its server could not go on within that once it was broken off: it stays
@@ -57,3 +59,5 @@ class Requests(Struct, frozen=True, kw_only=True):
     requests: list[RequestRow]
     #: By state, how many more there are, where a limit was asked for.
     omitted: dict[RequestState, int] = {}
+    #: Those that finished after the moment that was asked for, the latest first; as they ended.
+    ended: list[RequestRow] = []

@@ -93,7 +93,7 @@ class Account:
             invariant_violations=violations,
             rows=observe.rows(scheduler, MOST_WAITING_ROWS) + self._forks.rows(),
             waiting=len(scheduler.waiting) + len(self._forks),
-            blocks=observe.block_map(scheduler) if blocks else None,
+            blocks=observe.block_map(scheduler, now_s) if blocks else None,
             admit_limit=limits.admit_limit,
             batch_limit=limits.batch_limit,
             max_running=limits.max_running,

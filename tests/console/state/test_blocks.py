@@ -56,6 +56,16 @@ def test_owners_that_own_nothing_any_more_are_swept_and_live_ones_keep_their_blo
     assert set(shown.owner[2:]) == {NO_OWNER}
 
 
+def test_for_how_long_cached_blocks_are_idle_is_kept_by_block_and_in_steps() -> None:
+    table = BlockTable(6, 16)
+    idle = [0, 10, 59, 60, 10**9, -5]
+    table.apply([BlockRun(number, 1, "cached", idle_s=each) for number, each in enumerate(idle)])
+    assert list(table.picture().idle_steps) == [1, 2, 2, 3, 4, 0]
+    table.apply([BlockRun(0, 2, "used", ("a",), 1)])
+    table.resize(7, 16)
+    assert list(table.picture().idle_steps) == [0, 0, 2, 3, 4, 0, 0]
+
+
 def test_which_quarter_goes_first_is_kept_by_block_and_bounded() -> None:
     table = BlockTable(8, 16)
     table.apply(

@@ -1,6 +1,7 @@
 """What is asked for while somebody looks: bounded, and not taken for the present when nobody does."""
 
-from infer_console.state.looked_up import MAX_ROWS, LookedUp
+import msgspec
+from infer_console.state.looked_up import MAX_ENDED, MAX_ROWS, LookedUp
 from infer_engine.protocol import RequestRow, Requests, Timeline, TtftSplit
 
 
@@ -27,6 +28,33 @@ def test_a_server_that_knows_no_limit_is_cut_and_the_rest_counted() -> None:
     assert found.listing is not None
     assert len(found.listing.rows) == MAX_ROWS
     assert found.listing.omitted == {"waiting": 5, "running": 3}
+
+
+def ended(number: int, at: float | None) -> RequestRow:
+    return msgspec.structs.replace(row(number, "finished"), ended_at=at)
+
+
+def test_what_ended_is_asked_for_once_and_stays() -> None:
+    found = LookedUp()
+    assert found.last_ended_at == 0.0
+    found.listed(Requests(requests=[], ended=[ended(2, 20.0), ended(1, 10.0)]), 7.0)
+    assert found.last_ended_at == 20.0
+    found.listing_left()
+    assert found.last_ended_at == 20.0
+    found.listed(Requests(requests=[], ended=[ended(3, 30.0)]), 8.0)
+    assert found.listing is not None
+    assert [each.id for each in found.listing.ended] == ["q3", "q2", "q1"]
+    found.listed(Requests(requests=[], ended=[ended(3, 30.0)]), 9.0)
+    assert [each.id for each in found.listing.ended] == ["q3", "q2", "q1"]
+
+
+def test_of_what_ended_so_much_is_kept_and_no_moment_is_believed_that_cannot_be() -> None:
+    found = LookedUp()
+    many = [ended(number, 5_000.0 - number) for number in range(MAX_ENDED + 5)]
+    found.listed(Requests(requests=[], ended=[ended(9_998, 1e300), ended(9_999, None), *many]), 7.0)
+    assert found.listing is not None
+    assert len(found.listing.ended) == MAX_ENDED
+    assert found.last_ended_at == 5_000.0
 
 
 def test_a_failure_leaves_what_was_there_and_says_so() -> None:

@@ -12,6 +12,7 @@ from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import safe
 from infer_console.ui.backpressure import is_behind
 from infer_console.ui.widgets.canvas import Canvas
+from infer_console.view.border import bordered, inside
 from infer_console.view.keys import acts, keys_of
 from infer_console.view.look import PANES, Cursor, Keymap, Pane, ScreenName, Size
 from infer_console.view.order import follow, pane_ids
@@ -81,8 +82,14 @@ class PaintedScreen(Screen[None]):
         if is_behind(self.app):
             self.console.look.skipped_frames += 1
             return 0
+        return self._canvas.show(self.rows_now())
+
+    def rows_now(self) -> list[Row]:
+        """The whole screen as it is to be shown."""
         size = Size(max(1, self.app.size.width), max(1, self.app.size.height))
-        return self._canvas.show(self._with_time(size))
+        if not self.console.shown_picture.environment.production:
+            return self._with_time(size)
+        return bordered(self._with_time(inside(size)), size.width)
 
     def _with_time(self, size: Size) -> list[Row]:
         """The screen, and in the past the row of time above its last one."""
