@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
+from infer_engine.protocol import MOST_SENTENCE
+
 from infer_console.actions.opening import given_now
 from infer_console.commands.known import Known
 from infer_console.commands.parse import Asked, CommandError
@@ -59,6 +61,7 @@ class Commander:
             "save": self._save,
             "view": self._view,
             "export": self._export,
+            "sentence": self._sentence,
             "diff": self._diff,
             "at": lambda asked, _screen: app.looking_back.jump_to(moment(asked.values["moment"], app.now())),
             "undo": lambda _asked, _screen: app.acting.undo(),
@@ -110,6 +113,9 @@ class Commander:
                 case "filter":
                     if len(values.get("expression", "")) > MAX_FILTER:
                         raise ValueError(f"the expression is longer than {MAX_FILTER} characters")
+                case "sentence":
+                    if len(values.get("text", "")) > MOST_SENTENCE:
+                        raise ValueError(f"it is longer than {MOST_SENTENCE} characters")
                 case _:
                     pass
         except (ValueError, SideError) as error:
@@ -222,6 +228,10 @@ class Commander:
         name = values.get("file")
         path = Path(name).expanduser() if name else new_file(fleet.name if fleet is not None else "", to_at)
         app.looking_back.export(from_at, to_at, path, redact="names" not in values)
+
+    def _sentence(self, asked: Asked, _screen: "ConsoleScreen") -> None:
+        self._app.look.kv_grid.show(asked.values.get("text", ""))
+        self._app.go("planner")
 
     def _diff(self, asked: Asked, _screen: "ConsoleScreen") -> None:
         why_not = self._app.looking_back.show_diff(asked.values["a"], asked.values["b"])
