@@ -55,9 +55,9 @@ def kv_grid_rows(form: KvGridForm, asked: Asked, width: int, height: int) -> lis
     steps = _step_rows(grid, width, _STEPS_TOLD if height >= _ROOMY else 1)
     bands = _bands(sentence, asked.block_size, width)
     # The grid stays in sight: what of a long sentence does not fit above it stands below.
-    room = height - len(head) - len(facts) - len(steps) - _LEAST_LAYERS - 2
+    room = height - len(head) - len(facts) - len(steps) - _LEAST_LAYERS - 3
     above, below = _divided(bands, room, width)
-    fixed = len(head) + len(above) + len(facts) + len(steps)
+    fixed = len(head) + len(above) + len(facts) + len(steps) + bool(below)
     layers = grid_rows(grid, width, max(_LEAST_LAYERS + 2, height - fixed))
     return _scrolled(form, [*head, *above, *facts, *layers, *steps, *below], width, height)
 
@@ -208,7 +208,8 @@ def _step_rows(grid: KvGrid, width: int, most: int) -> list[Row]:
     for number in range(max(1, grid.steps - most + 1), grid.steps + 1):
         step = grid.step(number)
         line = Line(width).put(" decode ", "label").put(count(number), "strong")
-        line.put(safe(f": token {step.column + 1} into block {step.block}; reads ")).put(_reads(step, width))
+        place = f" into block {step.block}" if width >= _WIDE else f", b{step.block}"
+        line.put(safe(f": token {step.column + 1}{place}; reads ")).put(_reads(step, width))
         if number == MOST_STEPS:
             line.put("; no more are played", "warn")
         rows.append(line.row())

@@ -9,7 +9,6 @@ from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.banner import banner
 from infer_console.view.frame import bottom_row, whole
 from infer_console.view.kv_grid import Asked, kv_grid_rows
-from infer_console.view.kv_grid_form import KvGridForm
 from infer_console.view.layout import fill, scrolled
 from infer_console.view.look import Look, Size
 from infer_console.view.planner_form import PlannerForm
@@ -53,7 +52,6 @@ def kv_grid_screen(
     picture: Picture,
     look: Look,
     form: PlannerForm,
-    grid: KvGridForm,
     found: SentencePicture | None,
     size: Size,
     now: float,
@@ -62,10 +60,12 @@ def kv_grid_screen(
     """The same screen with the KV grid of a sentence in the place of fields and results. ``found`` is what
     the engine made of it, whatever moment is shown."""
     width, height = size
+    grid = look.kv_grid
     top = [banner(picture, look, width, now, safe("planner"))]
     if picture.totals is not None:
         top.append(vital_row(fleet_vitals(picture), width))
-    bottom = [bottom_row(picture, look, "planner", width, now, notice)]
+    unanswered = hint_rows(form, width, 1) if form.error else []
+    bottom = [*unanswered, bottom_row(picture, look, "planner", width, now, notice)]
     room = max(0, height - len(top) - len(bottom))
     if form.answer is None:
         return whole(top, [Line(width).put(" no answer yet", "dim").row()], bottom, width, height)

@@ -52,7 +52,7 @@ class PlannerScreen(ConsoleScreen):
             # Its tokens are no matter of the moment that is shown.
             found = self.console.collector.picture.sentence
             return kv_grid_screen(
-                picture, self.console.look, self.form, self.grid, found, size, now, self.console.notice
+                picture, self.console.look, self.form, found, size, now, self.console.notice
             )
         return planner_screen(picture, self.console.look, self.form, size, now, self.console.notice)
 
