@@ -48,7 +48,7 @@ async def test_it_is_typed_and_its_grid_is_shown(engine: EngineServer) -> None:
             shown = next(line for line in driven.lines if line.startswith(" ids "))
             assert [int(each) for each in shown.replace("│", " ").split()[1:]] == ids
             before = driven.text.count("▓")
-            await driven.press("d")
+            await driven.press("plus")
             await driven.wait("a column more", lambda: driven.text.count("▓") > before)
     finally:
         assert collector.stop()

@@ -144,7 +144,7 @@ async def test_a_sentence_is_typed_with_all_keys_and_asked_for() -> None:
         assert driven.collector.sentence == "q v1 7d:"
         await driven.show(dataclasses.replace(incident(), sentence=cut("q v1 7d:")))
         assert "3 words → 8 tokens → 8 ids" in driven.text
-        await driven.press("d", "d", "u")
+        await driven.press("plus", "plus", "minus")
         assert "decode 1: token 9 into block 0" in driven.text
         assert "decode 2" not in driven.text
         await driven.press("enter", "backspace", "escape")
@@ -184,7 +184,7 @@ async def test_a_sentence_can_be_given_as_a_command_or_pasted() -> None:
 
 async def test_decode_is_played_in_the_grid_alone() -> None:
     async with drive(incident()) as driven:
-        await driven.press("7", "d")
+        await driven.press("7", "plus")
         await driven.wait_for("v shows the KV grid")
         assert driven.app.look.kv_grid.steps == 0
 

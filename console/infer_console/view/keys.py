@@ -51,6 +51,8 @@ _NAMES = {
     "step(60)": "minute-forward",
     "to_mark(-1)": "mark-before",
     "to_mark(1)": "mark-after",
+    "decode(1)": "decode",
+    "decode(-1)": "decode-undo",
     "quit": "leave",
 }
 
@@ -213,8 +215,8 @@ KEYS: tuple[Key, ...] = (
         ("planner",),
         8,
     ),
-    Key("d", "d", "decode(1)", "decode", "in the KV grid: play one decode step", "look", ("planner",), 9),
-    Key("u", "u", "decode(-1)", "undo", "in the KV grid: take that step back", "look", ("planner",)),
+    Key("plus", "+", "decode(1)", "decode", "in the KV grid: play one decode step", "look", ("planner",), 9),
+    Key("minus", "-", "decode(-1)", "undo", "in the KV grid: take that step back", "look", ("planner",)),
     Key("tab", "tab", "next_pane", "pane", "next pane", "look", ("events",), 6),
     Key("shift+tab", "shift+tab", "previous_pane", "pane", "previous pane", "look", ("events",)),
     Key(

@@ -204,7 +204,7 @@ def _step_rows(grid: KvGrid, width: int, most: int) -> list[Row]:
     line.put(" columns in one pass, floor ").put(safe(duration(grid.prefill_s)), "strong")
     rows = [line.put("; the weights are read once", "dim").row()]
     if not grid.steps:
-        return [*rows, Line(width).put(" d", "key").put(" plays a decode step: one column more", "dim").row()]
+        return [*rows, Line(width).put(" +", "key").put(" plays a decode step: one column more", "dim").row()]
     for number in range(max(1, grid.steps - most + 1), grid.steps + 1):
         step = grid.step(number)
         line = Line(width).put(" decode ", "label").put(count(number), "strong")
