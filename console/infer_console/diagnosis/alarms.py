@@ -21,6 +21,7 @@ from infer_console.diagnosis.unready import (
 )
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.state.series import kv_used_ratio
+from infer_console.view.alarms import gravity
 from infer_console.view.format import age
 
 #: Waiting longer than this for KV memory is an incident, not a queue.
@@ -28,6 +29,8 @@ LONG_WAIT_S = 5.0
 #: Share of the pool in use from which running sequences have no room left to grow.
 KV_FULL_RATIO = 0.95
 PREEMPTIONS_PER_MIN = 1.0
+#: So often the batch tier computes more anew than it gets done: it is let in too far.
+BATCH_CHURN_PER_MIN = 10.0
 SLOW_TTFT_S = 2.0
 #: A TTFT is queueing's fault when its p99 is at least this share queue wait.
 QUEUE_SHARE = 0.5
@@ -42,9 +45,9 @@ Rule = Callable[[Picture], Iterator[Alarm]]
 
 
 def find_alarms(picture: Picture) -> tuple[Alarm, ...]:
-    """All alarms of a picture, critical ones first, else in the rules' order."""
+    """All alarms of a picture, the gravest first, else in the rules' order."""
     found = [alarm for rule in RULES for alarm in rule(picture)]
-    found.sort(key=lambda alarm: alarm.severity != "critical")
+    found.sort(key=gravity)
     if picture.link.state != "lost":
         return tuple(found)
     # What was true of a server that cannot be reached may be so no longer, and nothing can be done there.
@@ -245,15 +248,42 @@ def kv_nearly_full(picture: Picture) -> Iterator[Alarm]:
 
 def preempting(picture: Picture) -> Iterator[Alarm]:
     for name, replica in _each(picture):
-        rate = replica.preemptions_per_min
-        if rate is not None and rate >= PREEMPTIONS_PER_MIN:
-            yield Alarm(
-                rule="preempting",
-                severity="warning",
-                replica=name,
-                text=f"preempting {rate:.0f}/min: running requests lose their place{_pool(replica)}",
-                action="raise headroom (H)",
-            )
+        rate, batch = replica.preemptions_per_min, replica.batch_preemptions_per_min
+        if rate is None or rate < PREEMPTIONS_PER_MIN:
+            continue
+        if not _outgrown(replica):
+            yield _batch_gives_way(picture, name, replica, rate)
+            continue
+        whom = f"{rate - batch:.0f}/min interactive, {batch:.0f}/min batch" if batch else f"{rate:.0f}/min"
+        yield Alarm(
+            rule="preempting",
+            severity="warning",
+            replica=name,
+            text=f"preempting {whom}: running requests lose their place{_pool(replica)}",
+            action="raise headroom (H)",
+        )
+
+
+def _batch_gives_way(picture: Picture, name: str, replica: Replica, rate: float) -> Alarm:
+    """That is what the batch tier is for: more headroom would not change it, a lower mark of its own would
+    have less of it computed anew."""
+    spec = picture.fleet.spec if picture.fleet is not None else None
+    shed = spec is not None and spec.shed
+    why = "it is shed" if shed else "no interactive request lost its place"
+    return Alarm(
+        rule="preempting",
+        severity="notice",
+        replica=name,
+        text=f"batch gives way {rate:.0f}/min: {why}{_pool(replica)}",
+        action="raise batch headroom (H)" if rate >= BATCH_CHURN_PER_MIN and not shed else None,
+    )
+
+
+def _outgrown(replica: Replica) -> bool:
+    """Whether requests lose their place that are not there to give it up. Where tiers are not told, all
+    count."""
+    rate, batch = replica.preemptions_per_min or 0.0, replica.batch_preemptions_per_min or 0.0
+    return rate - batch >= PREEMPTIONS_PER_MIN
 
 
 def slow_ttft(picture: Picture) -> Iterator[Alarm]:
@@ -393,6 +423,6 @@ def _elsewhere(picture: Picture, crowded: str) -> str | None:
 def _room(replica: Replica) -> str:
     """What makes room. Where running requests already outgrow the pool, admitting more is no way out."""
     headroom, kv = replica.waiting_reasons.get("headroom", 0), replica.waiting_reasons.get("kv", 0)
-    if headroom > kv and (replica.preemptions_per_min or 0) < PREEMPTIONS_PER_MIN:
+    if headroom > kv and not _outgrown(replica):
         return "lower headroom (H), or add capacity"
     return "cancel (X) the largest, or add capacity"
