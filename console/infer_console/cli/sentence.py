@@ -91,7 +91,7 @@ def print_sentence(sentence: "Sentence", grid: "KvGrid | None", why: str) -> Non
                 str(each.id),
                 str(at // grid.block_size),
                 str(at % grid.block_size),
-                "–" if each.text is None else repr(each.text),
+                "–" if each.text is None else f"'{each.text}'",
                 sentence.words[each.word] if each.begins and each.word is not None else "",
             )
             for at, each in enumerate(tokens)
