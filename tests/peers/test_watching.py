@@ -41,7 +41,7 @@ def test_it_is_recognised(peer: Peer, scheme: str, run: Run) -> None:
 @both
 def test_a_sentence_is_cut_as_ours_cuts_it(peer: Peer, run: Run) -> None:
     ours = Tokenizer.from_file(resolve(DEFAULT_MODEL))
-    text = "The incomprehensible Übermut of 漢字 😀: <|im_start|>"
+    text = "The incomprehensible Übermut of 漢字 😀: \n"
     words = ("plan", "--model", "smollm2-135m-instruct", "--sentence", text, "--connect", peer.connect)
     told = run(*words, "--json")
     assert told.code == codes.OK, told.err

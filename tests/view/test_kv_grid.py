@@ -83,10 +83,10 @@ def test_screen(name: str, size: Size) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("width", [1, 5, 20, 40, 63, 80, 100, 300])
+@pytest.mark.parametrize("width", [1, 20, 63, 100, 300])
 def test_every_size_is_drawn(width: int) -> None:
     cases = [SentencePicture(TEXT, tokenized(*CUT)), SentencePicture(TEXT), None]
-    for height in (1, 2, 3, 5, 10, 24, 50):
+    for height in (1, 3, 10, 24, 50):
         for found in cases:
             text_of(opened(steps=40), found, Size(width, height))
             text_of(opened(), found, Size(width, height), Picture(at=NOW, link=Link("")))

@@ -138,8 +138,10 @@ class EngineClient:
         return await self._get(f"{PREFIX}/tenants", Tenants)
 
     async def tokenize(self, text: str) -> Tokenized:
-        """At most ``MOST_SENTENCE`` characters, by the tokenizer of the model that is served."""
-        return await self._get(f"{PREFIX}/tokenize", Tokenized, text=text)
+        """At most ``MOST_SENTENCE`` characters, by the tokenizer of the model that is served. What is no
+        Unicode goes as ``?``."""
+        unicode = text.encode("utf-8", "replace").decode()
+        return await self._get(f"{PREFIX}/tokenize", Tokenized, text=unicode)
 
     # --- acting
 

@@ -15,7 +15,8 @@ _SPACE = "▁"
 
 
 def question(product: str, model: str | None, text: str) -> dict[str, Any]:
-    """What is posted: ``text`` alone, names of special tokens in it being text."""
+    """What is posted: ``text``, nothing added. Names of special tokens in it are text to llama.cpp; vLLM and
+    SGLang take them for those tokens, there as in prompts."""
     if product == "llama.cpp":
         return {"content": text, "add_special": False, "parse_special": False, "with_pieces": True}
     asked = {"prompt": text, "add_special_tokens": False, "return_token_strs": True}

@@ -126,6 +126,9 @@ def test_a_sentence_is_cut_by_the_engine_that_is_named(plan: Run, engine: Engine
     assert [each["kv_read_bytes"] for each in document["decode"]] == [
         (len(tokens) + step) * 327_680 for step in (1, 2, 3)
     ]
+    assert plan("--model", "70b", "--sentence", "\udcff", *words[-2:], "--json").document["sentence"][
+        "tokens"
+    ]
     shown = plan(*words).out
     assert f"{len(tokens)} tokens × 80 layers × 4,096 B" in shown
 
