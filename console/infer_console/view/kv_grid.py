@@ -1,6 +1,7 @@
 """The KV grid of the operator's own sentence: words → tokens → ids → bytes, and their blocks."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from infer_engine.planner import Deployment
 from infer_engine.protocol import MOST_SENTENCE
@@ -115,6 +116,7 @@ def _tokenizer_row(sentence: Sentence, asked: Asked, width: int) -> Row:
     return line.put("; ", "dim").put(safe(model.name, 40), "dim").put(" may cut otherwise", "dim").row()
 
 
+@lru_cache(4)
 def _bands(sentence: Sentence, block_size: int, width: int) -> list[tuple[int, list[Row]]]:
     """Words, tokens and ids below each other, as many as fit into a row; and how many tokens those are. A
     ``│`` stands where a block begins."""
