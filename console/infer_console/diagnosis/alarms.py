@@ -11,6 +11,7 @@ from itertools import islice
 import msgspec
 from infer_engine.protocol import Alarm, Replica
 
+from infer_console.diagnosis.case import interactive_waiting
 from infer_console.diagnosis.unready import (
     is_missed,
     is_upstream,
@@ -219,6 +220,14 @@ def queueing_on_kv(picture: Picture) -> Iterator[Alarm]:
         others = max((count for reason, count in reasons.items() if reason not in _KV_REASONS), default=0)
         if on_kv == 0 or on_kv < others:
             continue
+        if interactive_waiting(replica) == 0:  # batch waits for what interactive leaves
+            yield Alarm(
+                rule="queueing_on_kv",
+                severity="notice",
+                replica=name,
+                text=f"only batch waits for KV: {_waiting(replica)}{_pool(replica)}",
+            )
+            continue
         yield Alarm(
             rule="queueing_on_kv",
             severity="critical",
@@ -235,7 +244,19 @@ _KV_REASONS = frozenset({"kv", "headroom", "behind"})
 def kv_nearly_full(picture: Picture) -> Iterator[Alarm]:
     for name, replica in _each(picture):
         ratio = kv_used_ratio(replica.kv)
-        if ratio is not None and ratio > KV_FULL_RATIO:
+        if ratio is None or ratio <= KV_FULL_RATIO:
+            continue
+        used, total = replica.kv.used or 0, replica.kv.total or 0
+        batch = replica.batch.kv_blocks if replica.batch is not None else 0
+        if batch and used - batch <= KV_FULL_RATIO * total:
+            whose = f"{batch} of them batch's, which gives way first"
+            yield Alarm(
+                rule="kv_nearly_full",
+                severity="notice",
+                replica=name,
+                text=f"KV {ratio:.0%}: {used} of {total} blocks used, {whose}",
+            )
+        else:
             yield Alarm(
                 rule="kv_nearly_full",
                 severity="warning",
@@ -288,12 +309,12 @@ def _outgrown(replica: Replica) -> bool:
 
 def slow_ttft(picture: Picture) -> Iterator[Alarm]:
     """TTFT regressions point at queueing first; say so only where the queue wait is the evidence, and where
-    somebody queues now: the percentiles remember a minute."""
+    somebody queues now: the percentiles remember a minute. Batch is there to wait."""
     for name, replica in _each(picture):
         ttft_s, wait_s = replica.ttft_s.p99, replica.queue_wait_s.p99
         if ttft_s is None or wait_s is None or ttft_s <= SLOW_TTFT_S or wait_s < QUEUE_SHARE * ttft_s:
             continue
-        if not replica.waiting and not _waited_lately(picture, name):
+        if not interactive_waiting(replica) and not _waited_lately(picture, name):
             continue
         measured = f"TTFT p99 {ttft_s:.1f}s, queue wait p99 {wait_s:.1f}s over the last minute"
         cause, action = _prefill_bound(replica), "shorter prompts, or add capacity"
@@ -305,10 +326,11 @@ def slow_ttft(picture: Picture) -> Iterator[Alarm]:
 
 
 def _waited_lately(picture: Picture, replica: str) -> bool:
-    """Whether somebody was admitted within the last seconds who had waited."""
+    """Whether somebody was admitted within the last seconds who had waited, batch aside."""
     return any(
         event.kind == "admit"
         and event.replica == replica
+        and event.tier != "batch"
         and (event.wait_s or 0.0) >= LATE_WAIT_S
         and picture.at - event.at <= LATELY_S
         for event in islice(reversed(picture.events), MAX_EVENTS)

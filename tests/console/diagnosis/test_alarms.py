@@ -21,6 +21,7 @@ from infer_engine.protocol import (
     ReplicaSpec,
     RequestRow,
     StepMakeup,
+    TierUse,
 )
 
 QUIET = {
@@ -132,6 +133,30 @@ def test_batch_that_gives_way_is_no_trouble(
     found = alarms(preemptions_per_min=all_per_min, batch_preemptions_per_min=batch_per_min)["preempting"]
     assert (found.severity, found.action) == (severity, action)
     assert says in found.text
+
+
+def test_batch_that_waits_for_what_others_leave_is_no_trouble() -> None:
+    waits = {
+        **QUEUEING,
+        "waiting_reasons": {"kv": 9},
+        "ttft_s": Percentiles(p99=48.0),
+        "kv": Kv(total=100, used=98),
+    }
+    only = TierUse(running=3, waiting=9, kv_blocks=40)
+    found = alarms(**waits, batch=only)
+    assert {rule: (alarm.severity, alarm.action) for rule, alarm in found.items()} == {
+        "queueing_on_kv": ("notice", None),
+        "kv_nearly_full": ("notice", None),
+    }
+    assert "only batch waits for KV: 9 wait (kv 9)" in found["queueing_on_kv"].text
+    assert "98 of 100 blocks used, 40 of them batch's" in found["kv_nearly_full"].text
+    some = TierUse(running=3, waiting=8, kv_blocks=2)
+    found = alarms(**waits, batch=some)
+    assert {rule: alarm.severity for rule, alarm in found.items()} == {
+        "queueing_on_kv": "critical",
+        "kv_nearly_full": "warning",
+        "slow_ttft": "warning",
+    }
 
 
 def test_batch_that_was_shed_needs_no_other_mark() -> None:
