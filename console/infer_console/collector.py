@@ -160,6 +160,10 @@ class Collector:
         """Whose timeline to follow."""
         self._call(lambda: self._lookups and self._lookups.want_timeline(request))
 
+    def watch_sentence(self, text: str | None) -> None:
+        """What to have cut into tokens, at most ``MOST_SENTENCE`` characters."""
+        self._call(lambda: self._lookups and self._lookups.want_sentence(text))
+
     def watch_audit(self, wanted: bool) -> None:
         """Whether to ask for the audit, which is in the picture then."""
         self._call(lambda: self._audit_tail and self._audit_tail.watch(wanted))

@@ -4,21 +4,23 @@ from collections.abc import Callable
 
 import pytest
 from hostile.corpus import CORPUS, FORBIDDEN
-from infer_console.state.picture import Picture
+from infer_console.state.picture import Picture, SentencePicture
 from infer_console.terminal.safe_text import safe_identifier
 from infer_console.view.doctor_screen import doctor_screen
 from infer_console.view.events_screen import events_screen
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.frame import start_rows
+from infer_console.view.kv_grid_form import KvGridForm
 from infer_console.view.look import Look, Size
 from infer_console.view.operation_list import operation_box
 from infer_console.view.planner_form import PlannerForm
-from infer_console.view.planner_screen import planner_screen
+from infer_console.view.planner_screen import kv_grid_screen, planner_screen
 from infer_console.view.replica_screen import replica_screen
 from infer_console.view.requests_screen import requests_screen
 from infer_console.view.row import Row, overlay, plain
 from infer_console.view.streams_screen import streams_screen
 from infer_console.view.traffic_screen import traffic_screen
+from infer_engine.protocol import MOST_SENTENCE, Tokenized, TokenPiece
 from rich.cells import cell_len
 from support import pictures
 from support.hostile_pictures import STREAM, hostile_ids, hostile_incident
@@ -72,6 +74,19 @@ def test_screens_keep_their_shape(text: str) -> None:
         assert_intact(rows, wide)
     for rows in all_screens(hostile_ids(text), text, text, narrow):
         assert_intact(rows, narrow)
+
+
+@pytest.mark.parametrize("text", CORPUS, ids=lambda text: ascii(text[:16]))
+def test_a_sentence_keeps_its_grid_in_shape(text: str) -> None:
+    text = text[:MOST_SENTENCE]
+    tokens = [TokenPiece(each, bytes([each])) for each in text.encode("utf-8", "replace")]
+    size = SIZES[1]
+    for found in (Tokenized(tokenizer=text, tokens=tokens), None):
+        look = Look(kv_grid=KvGridForm(open=True, typing=found is None, text=text))
+        sentence = SentencePicture(text, found, text)
+        assert_intact(
+            kv_grid_screen(pictures.incident(), look, PlannerForm(), sentence, size, pictures.NOW), size
+        )
 
 
 def test_what_is_not_user_text_stays_where_it_was() -> None:

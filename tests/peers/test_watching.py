@@ -6,6 +6,9 @@ import pytest
 from infer_console.cli import codes
 from infer_console.state.picture import Picture
 from infer_engine.benchmark.statistics import percentile
+from infer_engine.model.store import resolve
+from infer_engine.model.tokenizer import Tokenizer
+from infer_engine.settings import DEFAULT_MODEL
 from support.cli import Run
 from support.eventually import eventually
 from support.peer import LONG_S, Peer, busy, live, watching
@@ -33,6 +36,22 @@ def test_it_is_recognised(peer: Peer, scheme: str, run: Run) -> None:
     assert (row["running"], row["waiting"]) == (0, 0)
     assert row["kv"]["total"] == {"vllm": 47, "llamacpp": FIT * 512}[peer.name]
     assert run("--connect", url, "wait", "--ready", "--timeout", "60s").code == codes.OK
+
+
+@both
+def test_a_sentence_is_cut_as_ours_cuts_it(peer: Peer, run: Run) -> None:
+    ours = Tokenizer.from_file(resolve(DEFAULT_MODEL))
+    text = "The incomprehensible Übermut of 漢字 😀: \n"
+    words = ("plan", "--model", "smollm2-135m-instruct", "--sentence", text, "--connect", peer.connect)
+    told = run(*words, "--json")
+    assert told.code == codes.OK, told.err
+    tokens = told.document["sentence"]["tokens"]
+    assert [each["id"] for each in tokens] == ours.encode(text)
+    spelled = b"".join(ours.token_bytes[each["id"]] for each in tokens)
+    assert spelled == text.encode()
+    assert [each["text"] for each in tokens] == [
+        ours.token_bytes[each["id"]].decode("utf-8", "backslashreplace") for each in tokens
+    ]
 
 
 @both

@@ -22,6 +22,7 @@ class FakeCollector:
         self.content = False
         self.listing = False
         self.timeline_of: str | None = None
+        self.sentence: str | None = None
         self.audit_wanted = False
         self.content = False
         self.listing = False
@@ -56,6 +57,9 @@ class FakeCollector:
 
     def watch_timeline(self, request: str | None) -> None:
         self.timeline_of = request
+
+    def watch_sentence(self, text: str | None) -> None:
+        self.sentence = text
 
     def watch_audit(self, wanted: bool) -> None:
         self.audit_wanted = wanted

@@ -44,6 +44,9 @@ class ForeignServer:
     #: What it was called by those who asked.
     hosts: set[str | None] = field(default_factory=set[str | None])
     keys: set[str | None] = field(default_factory=set[str | None])
+    #: What POSTs are answered with, by path, and what was sent with them.
+    posted: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    bodies: list[bytes] = field(default_factory=list[bytes])
     #: While it is clear nothing is answered.
     answering: threading.Event = field(default_factory=threading.Event)
 
@@ -73,7 +76,15 @@ def foreign_server(
 
         def do_POST(self) -> None:
             server.asked.append(f"POST {self.path}")
-            self.send_error(500)
+            server.bodies.append(self.rfile.read(int(self.headers.get("content-length", "0"))))
+            body = server.posted.get(self.path)
+            if body is None:
+                self.send_error(server.statuses.get(self.path, 500))
+                return
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
             return

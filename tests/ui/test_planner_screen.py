@@ -6,9 +6,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from infer_console.state.picture import SentencePicture
 from infer_console.ui.screens.planner import PlannerScreen
 from infer_console.view.planner_form import PlannerForm
-from infer_engine.protocol import Simulation
+from infer_engine.protocol import Simulation, Tokenized, TokenPiece
 from support.pictures import incident
 from support.pilot import Driven, drive
 from textual import events
@@ -125,3 +126,73 @@ async def test_it_opens_with_what_is_watched_unless_something_else_was_asked() -
         assert "8b@2×l40s" in driven.text
         await driven.press("left", "1", "7")
         assert form_of(driven).field("model").text == "70b"
+
+
+def cut(text: str) -> SentencePicture:
+    """A tokenizer that makes a token of every letter."""
+    tokens = [TokenPiece(each, bytes([each])) for each in text.encode()]
+    return SentencePicture(text, Tokenized(tokenizer="letters", tokens=tokens))
+
+
+async def test_a_sentence_is_typed_with_all_keys_and_asked_for() -> None:
+    async with drive(incident()) as driven:
+        await driven.press("7", "v")
+        await driven.type("q v1 7d:?")
+        assert driven.collector.sentence == "q v1 7d:?"
+        assert "tokens –" in driven.text
+        await driven.press("backspace", "enter")
+        assert driven.collector.sentence == "q v1 7d:"
+        await driven.show(dataclasses.replace(incident(), sentence=cut("q v1 7d:")))
+        assert "3 words → 8 tokens → 8 ids" in driven.text
+        await driven.press("plus", "plus", "minus")
+        assert "decode 1: token 9 into block 0" in driven.text
+        assert "decode 2" not in driven.text
+        await driven.press("enter", "backspace", "escape")
+        assert driven.collector.sentence == "q v1 7d"
+        await driven.press("v")
+        assert driven.collector.sentence is None
+        assert "── MEMORY" in driven.text
+        await driven.press("v")
+        assert driven.collector.sentence == "q v1 7d"
+
+
+async def test_other_screens_ask_for_no_tokens() -> None:
+    async with drive(incident()) as driven:
+        await driven.press("7", "v", "a", "enter", "1")
+        assert driven.collector.sentence is None
+        await driven.press("7")
+        assert driven.collector.sentence == "a"
+        await driven.press("escape", "escape")
+        assert driven.app.screen.name_in_look == "fleet"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def test_a_sentence_can_be_given_as_a_command_or_pasted() -> None:
+    async with drive(incident()) as driven:
+        await driven.press("colon")
+        await driven.type("sentence two  words")
+        await driven.press("enter")
+        await driven.wait_for("── KV GRID")
+        assert driven.collector.sentence == "two  words"
+        pasted = events.Paste(" more\nlines")
+        pasted.set_sender(driven.app)
+        driver = driven.app._driver
+        assert driver is not None
+        driver.send_message(pasted)
+        await driven.settle()
+        assert driven.collector.sentence == "two  wordsmore"
+
+
+async def test_decode_is_played_in_the_grid_alone() -> None:
+    async with drive(incident()) as driven:
+        await driven.press("7", "plus")
+        await driven.wait_for("v shows the KV grid")
+        assert driven.app.look.kv_grid.steps == 0
+
+
+async def test_the_tokens_are_of_now_whatever_moment_is_shown() -> None:
+    async with drive(dataclasses.replace(incident(), sentence=cut("ab"))) as driven:
+        await driven.press("7", "v")
+        await driven.type("ab")
+        await driven.press("enter", "p")
+        assert driven.app.look.paused
+        assert "1 words → 2 tokens" in driven.text

@@ -18,12 +18,17 @@ def _plan(arguments: Namespace) -> int:
 
     from infer_console.actions.params import ParamError
     from infer_console.cli.output import complain, print_json
+    from infer_console.cli.sentence import Asked, document, print_sentence
     from infer_console.planning.answer import answer
     from infer_console.planning.document import plan_document
     from infer_console.planning.fields import FROM_FILE, MODEL
     from infer_console.planning.question import ask
 
     given = {name: value for name, value in vars(arguments).items() if isinstance(value, str)}
+    asked = Asked(arguments) if arguments.sentence is not None else None
+    if asked is not None and asked.trouble:
+        complain(asked.trouble)
+        return codes.USAGE
     try:
         name, config = _model(arguments.model)
         given[MODEL] = name if config is None else FROM_FILE
@@ -31,10 +36,13 @@ def _plan(arguments: Namespace) -> int:
     except (ParamError, PlanError) as error:
         complain(str(error))
         return codes.USAGE
+    spoken = asked.answer(made.question.deployment) if asked is not None else None
     if arguments.json:
-        print_json(plan_document(made))
+        print_json(plan_document(made) | ({"sentence": document(*spoken)} if spoken is not None else {}))
     else:
         _print(made, gpus_given=arguments.gpus is not None)
+        if spoken is not None:
+            print_sentence(*spoken)
     if made.fits:
         return codes.OK
     complain(f"{made.question.deployment} does not fit")
@@ -139,6 +147,18 @@ def _arguments(parser: ArgumentParser) -> None:
             else "GPU",
             help=(param.hint + default).replace("%", "%%"),
         )
+    parser.add_argument(
+        "--sentence", metavar="TEXT", help="what becomes of it: words, tokens, ids, bytes of KV"
+    )
+    parser.add_argument("--steps", metavar="N", default="1", help="decode steps after it; default 1")
+    parser.add_argument(
+        "--connect",
+        dest="connect_after",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="whose tokenizer cuts the sentence",
+    )
     json_option(parser)
 
 

@@ -155,6 +155,11 @@ LOOKS: tuple[Entry, ...] = (
         arguments=(Argument(name="file", optional=True),),
     ),
     Entry(
+        name="sentence",
+        help="the KV grid of a sentence: words, tokens, ids, bytes; without one: of the last",
+        arguments=(Argument(name="text", optional=True, rest=True),),
+    ),
+    Entry(
         name="diff",
         help="two replicas, or two moments, beside each other",
         arguments=(Argument(name="a", words=_sides), Argument(name="b", words=_sides)),

@@ -11,6 +11,7 @@ from itertools import islice
 import msgspec
 from infer_engine.protocol import Alarm, Replica
 
+from infer_console.diagnosis.case import interactive_waiting
 from infer_console.diagnosis.unready import (
     is_missed,
     is_upstream,
@@ -21,6 +22,7 @@ from infer_console.diagnosis.unready import (
 )
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.state.series import kv_used_ratio
+from infer_console.view.alarms import gravity
 from infer_console.view.format import age
 
 #: Waiting longer than this for KV memory is an incident, not a queue.
@@ -28,6 +30,8 @@ LONG_WAIT_S = 5.0
 #: Share of the pool in use from which running sequences have no room left to grow.
 KV_FULL_RATIO = 0.95
 PREEMPTIONS_PER_MIN = 1.0
+#: So often the batch tier computes more anew than it gets done: it is let in too far.
+BATCH_CHURN_PER_MIN = 10.0
 SLOW_TTFT_S = 2.0
 #: A TTFT is queueing's fault when its p99 is at least this share queue wait.
 QUEUE_SHARE = 0.5
@@ -42,9 +46,9 @@ Rule = Callable[[Picture], Iterator[Alarm]]
 
 
 def find_alarms(picture: Picture) -> tuple[Alarm, ...]:
-    """All alarms of a picture, critical ones first, else in the rules' order."""
+    """All alarms of a picture, the gravest first, else in the rules' order."""
     found = [alarm for rule in RULES for alarm in rule(picture)]
-    found.sort(key=lambda alarm: alarm.severity != "critical")
+    found.sort(key=gravity)
     if picture.link.state != "lost":
         return tuple(found)
     # What was true of a server that cannot be reached may be so no longer, and nothing can be done there.
@@ -216,6 +220,14 @@ def queueing_on_kv(picture: Picture) -> Iterator[Alarm]:
         others = max((count for reason, count in reasons.items() if reason not in _KV_REASONS), default=0)
         if on_kv == 0 or on_kv < others:
             continue
+        if interactive_waiting(replica) == 0:  # batch waits for what interactive leaves
+            yield Alarm(
+                rule="queueing_on_kv",
+                severity="notice",
+                replica=name,
+                text=f"only batch waits for KV: {_waiting(replica)}{_pool(replica)}",
+            )
+            continue
         yield Alarm(
             rule="queueing_on_kv",
             severity="critical",
@@ -232,7 +244,19 @@ _KV_REASONS = frozenset({"kv", "headroom", "behind"})
 def kv_nearly_full(picture: Picture) -> Iterator[Alarm]:
     for name, replica in _each(picture):
         ratio = kv_used_ratio(replica.kv)
-        if ratio is not None and ratio > KV_FULL_RATIO:
+        if ratio is None or ratio <= KV_FULL_RATIO:
+            continue
+        used, total = replica.kv.used or 0, replica.kv.total or 0
+        batch = replica.batch.kv_blocks if replica.batch is not None else 0
+        if batch and used - batch <= KV_FULL_RATIO * total:
+            whose = f"{batch} of them batch's, which gives way first"
+            yield Alarm(
+                rule="kv_nearly_full",
+                severity="notice",
+                replica=name,
+                text=f"KV {ratio:.0%}: {used} of {total} blocks used, {whose}",
+            )
+        else:
             yield Alarm(
                 rule="kv_nearly_full",
                 severity="warning",
@@ -245,25 +269,52 @@ def kv_nearly_full(picture: Picture) -> Iterator[Alarm]:
 
 def preempting(picture: Picture) -> Iterator[Alarm]:
     for name, replica in _each(picture):
-        rate = replica.preemptions_per_min
-        if rate is not None and rate >= PREEMPTIONS_PER_MIN:
-            yield Alarm(
-                rule="preempting",
-                severity="warning",
-                replica=name,
-                text=f"preempting {rate:.0f}/min: running requests lose their place{_pool(replica)}",
-                action="raise headroom (H)",
-            )
+        rate, batch = replica.preemptions_per_min, replica.batch_preemptions_per_min
+        if rate is None or rate < PREEMPTIONS_PER_MIN:
+            continue
+        if not _outgrown(replica):
+            yield _batch_gives_way(picture, name, replica, rate)
+            continue
+        whom = f"{rate - batch:.0f}/min interactive, {batch:.0f}/min batch" if batch else f"{rate:.0f}/min"
+        yield Alarm(
+            rule="preempting",
+            severity="warning",
+            replica=name,
+            text=f"preempting {whom}: running requests lose their place{_pool(replica)}",
+            action="raise headroom (H)",
+        )
+
+
+def _batch_gives_way(picture: Picture, name: str, replica: Replica, rate: float) -> Alarm:
+    """That is what the batch tier is for: more headroom would not change it, a lower mark of its own would
+    have less of it computed anew."""
+    spec = picture.fleet.spec if picture.fleet is not None else None
+    shed = spec is not None and spec.shed
+    why = "it is shed" if shed else "no interactive request lost its place"
+    return Alarm(
+        rule="preempting",
+        severity="notice",
+        replica=name,
+        text=f"batch gives way {rate:.0f}/min: {why}{_pool(replica)}",
+        action="raise batch headroom (H)" if rate >= BATCH_CHURN_PER_MIN and not shed else None,
+    )
+
+
+def _outgrown(replica: Replica) -> bool:
+    """Whether requests lose their place that are not there to give it up. Where tiers are not told, all
+    count."""
+    rate, batch = replica.preemptions_per_min or 0.0, replica.batch_preemptions_per_min or 0.0
+    return rate - batch >= PREEMPTIONS_PER_MIN
 
 
 def slow_ttft(picture: Picture) -> Iterator[Alarm]:
     """TTFT regressions point at queueing first; say so only where the queue wait is the evidence, and where
-    somebody queues now: the percentiles remember a minute."""
+    somebody queues now: the percentiles remember a minute. Batch is there to wait."""
     for name, replica in _each(picture):
         ttft_s, wait_s = replica.ttft_s.p99, replica.queue_wait_s.p99
         if ttft_s is None or wait_s is None or ttft_s <= SLOW_TTFT_S or wait_s < QUEUE_SHARE * ttft_s:
             continue
-        if not replica.waiting and not _waited_lately(picture, name):
+        if not interactive_waiting(replica) and not _waited_lately(picture, name):
             continue
         measured = f"TTFT p99 {ttft_s:.1f}s, queue wait p99 {wait_s:.1f}s over the last minute"
         cause, action = _prefill_bound(replica), "shorter prompts, or add capacity"
@@ -275,10 +326,11 @@ def slow_ttft(picture: Picture) -> Iterator[Alarm]:
 
 
 def _waited_lately(picture: Picture, replica: str) -> bool:
-    """Whether somebody was admitted within the last seconds who had waited."""
+    """Whether somebody was admitted within the last seconds who had waited, batch aside."""
     return any(
         event.kind == "admit"
         and event.replica == replica
+        and event.tier != "batch"
         and (event.wait_s or 0.0) >= LATE_WAIT_S
         and picture.at - event.at <= LATELY_S
         for event in islice(reversed(picture.events), MAX_EVENTS)
@@ -393,6 +445,6 @@ def _elsewhere(picture: Picture, crowded: str) -> str | None:
 def _room(replica: Replica) -> str:
     """What makes room. Where running requests already outgrow the pool, admitting more is no way out."""
     headroom, kv = replica.waiting_reasons.get("headroom", 0), replica.waiting_reasons.get("kv", 0)
-    if headroom > kv and (replica.preemptions_per_min or 0) < PREEMPTIONS_PER_MIN:
+    if headroom > kv and not _outgrown(replica):
         return "lower headroom (H), or add capacity"
     return "cancel (X) the largest, or add capacity"

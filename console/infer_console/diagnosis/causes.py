@@ -7,6 +7,7 @@ from infer_engine.protocol import Alarm
 
 from infer_console.diagnosis.rules.registry import RULE
 from infer_console.state.finding import Finding
+from infer_console.view.alarms import gravity
 
 #: Alarms over measurements, and the findings that say no more than they do.
 SAME: dict[str, frozenset[str]] = {
@@ -24,15 +25,15 @@ GRAVE = frozenset({"gpu_fault", "replica_stalled", "replica_unreachable"})
 
 
 def with_causes(alarms: Iterable[Alarm], findings: Iterable[Finding]) -> tuple[Alarm, ...]:
-    """Critical ones first, those of findings after the others. An alarm of a lost connection is left alone:
-    there nothing is known of causes."""
+    """The gravest first, those of findings after the others. An alarm of a lost connection is left alone:
+    there nothing is known of causes; and so is a notice, which says itself why nothing is wrong."""
     alarms, findings = list(alarms), list(findings)
     if any(alarm.rule == "link_lost" for alarm in alarms):
         return tuple(alarms)
     told: set[str] = set()
     shown: list[Alarm] = []
     for alarm in alarms:
-        same = SAME.get(alarm.rule)
+        same = SAME.get(alarm.rule) if alarm.severity != "notice" else None
         cause = None
         if same is not None:
             about = [finding for finding in findings if finding.concerns(alarm.replica)]
@@ -46,7 +47,7 @@ def with_causes(alarms: Iterable[Alarm], findings: Iterable[Finding]) -> tuple[A
         measured = alarm.text.partition(";")[0]
         shown.append(msgspec.structs.replace(alarm, text=f"{measured}; {cause.words}", cause=cause.rule))
     shown += [_alarm(finding) for finding in findings if finding.id not in told]
-    return tuple(sorted(shown, key=lambda alarm: alarm.severity != "critical"))
+    return tuple(sorted(shown, key=gravity))
 
 
 def _alarm(finding: Finding) -> Alarm:

@@ -8,6 +8,7 @@ from infer_engine.protocol import Alarm
 
 from infer_console.diagnosis.alarms import LINK_LOST, find_alarms
 from infer_console.state.picture import Picture
+from infer_console.view.alarms import gravity
 
 #: What was silent for less than this and fires again is the same alarm: no flapping clock.
 FORGET_AFTER_S = 10.0
@@ -60,7 +61,7 @@ class AlarmMemory:
             firing = {(alarm.rule, alarm.replica) for alarm in found}
             self._forget(picture, now_s, firing)
             found += tuple(_over(seen, now_s) for key, seen in self._seen.items() if key not in firing)
-            found = tuple(sorted(found, key=lambda alarm: alarm.severity != "critical"))
+            found = tuple(sorted(found, key=gravity))
         else:
             self._was_live = False
         return tuple(self._aged(alarm, then_s) for alarm in found)

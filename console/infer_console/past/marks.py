@@ -101,6 +101,8 @@ class Marks:
         for key, alarm in standing.items():
             if key in self._standing or at - self._began.get(key, -SAME_ALARM_S) < SAME_ALARM_S:
                 continue
+            if alarm.severity == "notice":
+                continue
             self._began[key] = at
             critical = alarm.severity == "critical"
             where = f"{alarm.replica}: " if alarm.replica else ""

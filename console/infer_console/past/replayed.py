@@ -87,6 +87,9 @@ class ReplayedRecording:
     def watch_timeline(self, request: str | None) -> None:
         """The timeline has those that the recording has."""
 
+    def watch_sentence(self, text: str | None) -> None:
+        """No recording has a tokenizer."""
+
     def watch_audit(self, wanted: bool) -> None:
         """The timeline has what the recording has of it."""
 

@@ -35,6 +35,7 @@ from infer_engine.protocol import (
     Status,
     Tenants,
     Timeline,
+    Tokenized,
 )
 
 from infer_console.connect import Target
@@ -146,6 +147,12 @@ class EngineClient:
 
     async def tenants(self) -> Tenants:
         return await self._get(f"{PREFIX}/tenants", Tenants)
+
+    async def tokenize(self, text: str) -> Tokenized:
+        """At most ``MOST_SENTENCE`` characters, by the tokenizer of the model that is served. What is no
+        Unicode goes as ``?``."""
+        unicode = text.encode("utf-8", "replace").decode()
+        return await self._get(f"{PREFIX}/tokenize", Tokenized, text=unicode)
 
     # --- acting
 

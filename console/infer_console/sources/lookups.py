@@ -2,6 +2,7 @@
 carry it for all."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -12,6 +13,8 @@ from infer_console.state.looked_up import MAX_ROWS, LookedUp
 
 LISTING_PERIOD_S = 1.0
 TIMELINE_PERIOD_S = 0.5
+#: A sentence is asked for when nothing was typed for so long, and again where nobody answered.
+TYPING_S, AGAIN_S = 0.15, 1.0
 
 
 class Lookups:
@@ -24,6 +27,8 @@ class Lookups:
         self._listing_wanted = asyncio.Event()
         self._request: str | None = None
         self._request_changed = asyncio.Event()
+        self._sentence: str | None = None
+        self._sentence_changed = asyncio.Event()
 
     def want_listing(self, wanted: bool) -> None:
         if wanted:
@@ -40,11 +45,19 @@ class Lookups:
             self._request_changed.set()
             self._changed()
 
+    def want_sentence(self, text: str | None) -> None:
+        if text != self._sentence:
+            self._sentence = text
+            self._found.sentence_wanted(text)
+            self._sentence_changed.set()
+            self._changed()
+
     async def run(self) -> None:
         """Ask until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._list_forever())
             group.create_task(self._follow_forever())
+            group.create_task(self._cut_forever())
 
     async def _list_forever(self) -> None:
         while True:
@@ -86,3 +99,25 @@ class Lookups:
             is_over = any(entry.kind == "finished" for entry in timeline.entries)
         self._changed()
         return is_over
+
+    async def _cut_forever(self) -> None:
+        again_s: float | None = None
+        while True:
+            with contextlib.suppress(TimeoutError):  # nothing else was typed: it is asked again
+                async with asyncio.timeout(again_s):
+                    await self._sentence_changed.wait()
+            while self._sentence_changed.is_set():
+                self._sentence_changed.clear()
+                await asyncio.sleep(TYPING_S)
+            again_s = AGAIN_S if self._sentence is not None and not await self._cut(self._sentence) else None
+
+    async def _cut(self, text: str) -> bool:
+        """Whether that was answered, if only with why not."""
+        answered = True
+        try:
+            self._found.sentence_came(text, await self._client.tokenize(text))
+        except (UnreachableError, RefusedError, NotUnderstoodError) as failure:
+            self._found.sentence_came(text, describe(failure))
+            answered = not isinstance(failure, UnreachableError)
+        self._changed()
+        return answered

@@ -278,6 +278,7 @@ class ConsoleState:
             listing=self.looked_up.listing,
             listing_message=self.looked_up.listing_message,
             timeline=self.looked_up.timeline,
+            sentence=self.looked_up.sentence,
         )
 
 

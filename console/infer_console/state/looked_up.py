@@ -1,8 +1,9 @@
-"""What is asked for while somebody looks at it: the requests of the whole fleet, one request's timeline."""
+"""What is asked for while somebody looks at it: the requests of the whole fleet, one request's timeline,
+a sentence as tokens."""
 
-from infer_engine.protocol import RequestRow, Requests, Timeline
+from infer_engine.protocol import RequestRow, Requests, Timeline, Tokenized
 
-from infer_console.state.picture import Listing, TimelinePicture
+from infer_console.state.picture import Listing, SentencePicture, TimelinePicture
 
 #: Requests listed at most.
 MAX_ROWS = 500
@@ -20,6 +21,7 @@ class LookedUp:
         self.listing: Listing | None = None
         self.listing_message = ""
         self.timeline: TimelinePicture | None = None
+        self.sentence: SentencePicture | None = None
         #: The latest first. They stay when nobody looks: how a request ended does not change, and only what
         #: ended since has to be asked for then.
         self._ended: tuple[RequestRow, ...] = ()
@@ -61,3 +63,15 @@ class LookedUp:
         known = self.timeline
         if known is not None and known.request == request:
             self.timeline = TimelinePicture(request, known.timeline, why, known.at)
+
+    def sentence_wanted(self, text: str | None) -> None:
+        if text is None:
+            self.sentence = None
+        elif self.sentence is None or self.sentence.text != text:
+            self.sentence = SentencePicture(text)
+
+    def sentence_came(self, text: str, found: Tokenized | str) -> None:
+        """Its tokens, or why there are none."""
+        if self.sentence is not None and self.sentence.text == text:
+            tokens, message = (None, found) if isinstance(found, str) else (found, "")
+            self.sentence = SentencePicture(text, tokens, message)

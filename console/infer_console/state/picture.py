@@ -18,6 +18,7 @@ from infer_engine.protocol import (
     RequestRow,
     Role,
     Timeline,
+    Tokenized,
     Totals,
 )
 
@@ -132,6 +133,16 @@ class TimelinePicture:
 
 
 @dataclass(frozen=True, slots=True)
+class SentencePicture:
+    """The operator's sentence as the server's tokenizer cuts it. ``tokenized`` is None before that came, and
+    where it does not: ``message`` then says why (server text, not yet safe to print)."""
+
+    text: str
+    tokenized: Tokenized | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Environment:
     """What the contexts file says of the server that is watched."""
 
@@ -178,3 +189,5 @@ class Picture:
     listing_message: str = ""
     #: Of the request whose timeline is looked at.
     timeline: TimelinePicture | None = None
+    #: What was typed to be cut into tokens.
+    sentence: SentencePicture | None = None

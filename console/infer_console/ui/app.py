@@ -338,6 +338,7 @@ class ConsoleApp(App[int]):
             self.collector.set_interest(interest.replicas, interest.detail)
             self.collector.list_requests(interest.listing)
             self.collector.watch_timeline(interest.timeline)
+            self.collector.watch_sentence(interest.sentence)
         listed = tuple(self.shown_picture.replicas)[:MOST_LISTED] if interest.listing else ()
         self.time.looking_at(interest.replicas or listed)
 

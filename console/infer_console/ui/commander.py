@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
+from infer_engine.protocol import MOST_SENTENCE
+
 from infer_console.actions.opening import given_now
 from infer_console.commands.known import Known
 from infer_console.commands.parse import Asked, CommandError
@@ -61,6 +63,7 @@ class Commander:
             "view": self._view,
             "export": self._export,
             "screenshot": self._screenshot,
+            "sentence": self._sentence,
             "diff": self._diff,
             "at": lambda asked, _screen: app.looking_back.jump_to(moment(asked.values["moment"], app.now())),
             "undo": lambda _asked, _screen: app.acting.undo(),
@@ -115,6 +118,9 @@ class Commander:
                 case "filter":
                     if len(values.get("expression", "")) > MAX_FILTER:
                         raise ValueError(f"the expression is longer than {MAX_FILTER} characters")
+                case "sentence":
+                    if len(values.get("text", "")) > MOST_SENTENCE:
+                        raise ValueError(f"it is longer than {MOST_SENTENCE} characters")
                 case _:
                     pass
         except (ValueError, SideError) as error:
@@ -240,6 +246,10 @@ class Commander:
             app.say(f"no screenshot: {path}: {error.strerror or error}")
         else:
             app.say(f"{path}: {written / 1000:,.0f} kB")
+
+    def _sentence(self, asked: Asked, _screen: "ConsoleScreen") -> None:
+        self._app.look.kv_grid.show(asked.values.get("text", ""))
+        self._app.go("planner")
 
     def _diff(self, asked: Asked, _screen: "ConsoleScreen") -> None:
         why_not = self._app.looking_back.show_diff(asked.values["a"], asked.values["b"])

@@ -82,6 +82,7 @@ class Fleets:
         before.watch_streams(())
         before.list_requests(False)
         before.watch_timeline(None)
+        before.watch_sentence(None)
         before.watch_audit(False)
         before.audit_until(None)
         self._at = at
@@ -120,6 +121,9 @@ class Fleets:
 
     def watch_timeline(self, request: str | None) -> None:
         self.shown.watch_timeline(request)
+
+    def watch_sentence(self, text: str | None) -> None:
+        self.shown.watch_sentence(text)
 
     def watch_audit(self, wanted: bool) -> None:
         self.shown.watch_audit(wanted)

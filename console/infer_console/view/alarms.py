@@ -12,6 +12,13 @@ from infer_console.view.row import Line, Role, Row, Shown
 
 CRITICAL = "▲"
 WARNING = "△"
+NOTICE = "○"
+_SIGNS: dict[str, tuple[Shown, Role]] = {
+    "critical": (CRITICAL, "crit"),
+    "warning": (WARNING, "warn"),
+    "notice": (NOTICE, "label"),
+}
+_GRAVITY = {severity: place for place, severity in enumerate(_SIGNS)}
 #: Of an action less than this says nothing.
 LEAST_ACTION = 12
 #: Of replicas that have the same alarm.
@@ -20,23 +27,28 @@ _FIGURES = re.compile(r"[0-9][0-9.,]*")
 
 
 def alarm_sign(alarm: Alarm) -> tuple[Shown, Role]:
-    return (CRITICAL, "crit") if alarm.severity == "critical" else (WARNING, "warn")
+    return _SIGNS[alarm.severity]
+
+
+def gravity(alarm: Alarm) -> int:
+    """0 is the worst."""
+    return _GRAVITY[alarm.severity]
 
 
 def worst_alarms(picture: Picture) -> dict[str, Alarm]:
-    """The gravest alarm of each replica that has one."""
+    """The gravest alarm of each replica that has one; a notice is none."""
     worst: dict[str, Alarm] = {}
     for alarm in picture.alarms:
         before = worst.get(alarm.replica or "")
-        graver = before is None or (before.severity != "critical" and alarm.severity == "critical")
-        if alarm.replica is not None and graver:
+        graver = before is None or gravity(alarm) < gravity(before)
+        if alarm.replica is not None and graver and alarm.severity != "notice":
             worst[alarm.replica] = alarm
     return worst
 
 
 def ordered_alarms(picture: Picture) -> list[Alarm]:
-    """Critical ones first, otherwise as the server lists them."""
-    return sorted(picture.alarms, key=lambda alarm: alarm.severity != "critical")
+    """The gravest first, otherwise as the server lists them."""
+    return sorted(picture.alarms, key=gravity)
 
 
 def shown_alarms(picture: Picture, replica: str | None = None) -> dict[int, Alarm]:

@@ -2,6 +2,7 @@
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
+from infer_console.view.alarms import alarm_sign
 from infer_console.view.audit import audit_row, chain_words, shown_entries
 from infer_console.view.banner import banner
 from infer_console.view.findings import detail_rows, finding_row, shown_findings
@@ -73,8 +74,8 @@ def _no_finding(picture: Picture, width: int) -> list[Row]:
     for alarm in picture.alarms:
         where = f"{safe_identifier(alarm.replica)}: " if alarm.replica else ""
         action = f" → {alarm.action}" if alarm.action else ""
-        grave = alarm.severity == "critical"
-        line = Line(width).put(" ▲ " if grave else " △ ", "crit" if grave else "warn")
+        sign, role = alarm_sign(alarm)
+        line = Line(width).put(" ").put(sign, role).put(" ")
         rows.append(line.put(safe(f"{where}{alarm.text}{action}", max(0, line.left))).row())
     return rows
 

@@ -11,6 +11,8 @@ from infer_console.view.watched import is_watched
 
 #: Keys that do nothing where no tokens are told.
 NEED_TOKENS = frozenset({"reveal"})
+#: Keys of the Planner that are of its fields, and of the KV grid in their place.
+OF_FIELDS, OF_GRID = frozenset({"less", "as_watched"}), frozenset({"decode(1)"})
 #: From this height on sections have titles.
 ROOMY = 30
 
@@ -28,6 +30,7 @@ def bottom_row(
         return Line(width, "bar").put(" ").put(notice, "warn").row()
     why_not = actions_off(picture, look, now)
     without = NEED_TOKENS if is_watched(picture) else frozenset[str]()
+    without |= OF_FIELDS if look.kv_grid.open else OF_GRID
     return key_bar(screen, width, why_not, bar_tone(picture), look.keymap, without)
 
 

@@ -51,6 +51,8 @@ _NAMES = {
     "step(60)": "minute-forward",
     "to_mark(-1)": "mark-before",
     "to_mark(1)": "mark-after",
+    "decode(1)": "decode",
+    "decode(-1)": "decode-undo",
     "quit": "leave",
 }
 
@@ -203,6 +205,18 @@ KEYS: tuple[Key, ...] = (
         8,
     ),
     Key("right", "→", "more", "change", "the next choice or value; digits are typed", "look", ("planner",)),
+    Key(
+        "v",
+        "v",
+        "kv_grid",
+        "KV grid",
+        "a sentence of yours as words, tokens, ids and bytes of KV; and back to the figures",
+        "look",
+        ("planner",),
+        8,
+    ),
+    Key("plus", "+", "decode(1)", "decode", "in the KV grid: play one decode step", "look", ("planner",), 9),
+    Key("minus", "-", "decode(-1)", "undo", "in the KV grid: take that step back", "look", ("planner",)),
     Key("tab", "tab", "next_pane", "pane", "next pane", "look", ("events",), 6),
     Key("shift+tab", "shift+tab", "previous_pane", "pane", "previous pane", "look", ("events",)),
     Key(

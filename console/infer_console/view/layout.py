@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from infer_console.terminal.safe_text import SafeText
+from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.row import Line, Row, Shown
 
 
@@ -62,6 +62,20 @@ def window(total: int, height: int, index: int) -> range:
 def fill(rows: list[Row], height: int, width: int) -> list[Row]:
     """Exactly ``height`` rows."""
     return rows[:height] + [Line(width).row()] * max(0, height - len(rows))
+
+
+def scrolled(rows: list[Row], past: int, height: int, width: int) -> tuple[list[Row], int]:
+    """Exactly ``height`` rows from ``past`` on, the last of them saying how many more there are; and how far
+    it is scrolled, which is never beyond the end."""
+    if height <= 0:
+        return [], past
+    past = max(0, min(past, len(rows) - height))
+    shown = rows[past : past + height]
+    below = len(rows) - past - height
+    if below > 0 and height > 1:
+        line = Line(width).put(" ▾ ", "accent").put(safe(f"{below + 1} more rows"), "dim")
+        shown[-1] = line.put("  pgdn", "key").row()
+    return fill(shown, height, width), past
 
 
 class Section(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 from infer_console.terminal.link import Pace
 from infer_console.view.columns import ColumnChoice
+from infer_console.view.kv_grid_form import KvGridForm
 from infer_console.view.owners import OwnerLetters
 from infer_console.view.scrubber import Scrub
 
@@ -176,6 +177,8 @@ class Look:
     columns: dict[str, ColumnChoice] = field(default_factory=dict[str, ColumnChoice])
     #: By name of an action: its keys in the place of the usual ones.
     keymap: Keymap = field(default_factory=dict[str, tuple[str, ...]])
+    #: The operator's sentence on the Planner screen.
+    kv_grid: KvGridForm = field(default_factory=KvGridForm)
     #: Fleets that are not shown; empty where there is one.
     others: tuple[OtherFleet, ...] = ()
     owners: OwnerLetters = field(default_factory=OwnerLetters)

@@ -1,12 +1,15 @@
 """The Planner screen: what is asked, what fits, how fast it would be, and beside it what the engine does."""
 
 from infer_console.planning.fields import GPU
+from infer_console.planning.kv_grid import block_size_of
 from infer_console.planning.live import Live, live_figures
-from infer_console.state.picture import Picture
+from infer_console.planning.sentence import cut
+from infer_console.state.picture import Picture, SentencePicture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.banner import banner
 from infer_console.view.frame import bottom_row, whole
-from infer_console.view.layout import fill
+from infer_console.view.kv_grid import Asked, kv_grid_rows
+from infer_console.view.layout import fill, scrolled
 from infer_console.view.look import Look, Size
 from infer_console.view.planner_form import PlannerForm
 from infer_console.view.planner_rows import (
@@ -45,6 +48,40 @@ def planner_screen(
     return whole(top, body, bottom, width, height)
 
 
+def kv_grid_screen(
+    picture: Picture,
+    look: Look,
+    form: PlannerForm,
+    found: SentencePicture | None,
+    size: Size,
+    now: float,
+    notice: SafeText | None = None,
+) -> list[Row]:
+    """The same screen with the KV grid of a sentence in the place of fields and results. ``found`` is what
+    the engine made of it, whatever moment is shown."""
+    width, height = size
+    grid = look.kv_grid
+    top = [banner(picture, look, width, now, safe("planner"))]
+    if picture.totals is not None:
+        top.append(vital_row(fleet_vitals(picture), width))
+    unanswered = hint_rows(form, width, 1) if form.error else []
+    bottom = [*unanswered, bottom_row(picture, look, "planner", width, now, notice)]
+    room = max(0, height - len(top) - len(bottom))
+    if form.answer is None:
+        return whole(top, [Line(width).put(" no answer yet", "dim").row()], bottom, width, height)
+    block_size, told = block_size_of(picture, look.replica)
+    mine = found if found is not None and found.text == grid.text else None
+    why = mine.message if mine is not None else "no engine is connected whose tokenizer could be asked"
+    asked = Asked(
+        sentence=cut(grid.text, mine.tokenized if mine is not None else None),
+        deployment=form.answer.question.deployment,
+        block_size=block_size,
+        block_told=told,
+        why=why or "the engine's tokenizer is asked",
+    )
+    return whole(top, kv_grid_rows(grid, asked, width, room), bottom, width, height)
+
+
 def _body(form: PlannerForm, live: Live, width: int, height: int) -> list[Row]:
     if width < BESIDE:
         fields = min(len(form.fields) + 1, height // 2)
@@ -79,12 +116,5 @@ def _flow(form: PlannerForm, live: Live, width: int, height: int, with_live: boo
     rows = _theory(form, width)
     rows += live_section(live, form.answer, width, GPU in form.edited) if with_live else []
     rows += example_section(width)
-    if height <= 0:
-        return []
-    form.scrolled = max(0, min(form.scrolled, len(rows) - height))
-    shown = rows[form.scrolled : form.scrolled + height]
-    below = len(rows) - form.scrolled - height
-    if below > 0 and height > 1:
-        line = Line(width).put(" ▾ ", "accent").put(safe(f"{below + 1} more rows"), "dim")
-        shown[-1] = line.put("  pgdn", "key").row()
-    return fill(shown, height, width)
+    shown, form.scrolled = scrolled(rows, form.scrolled, height, width)
+    return shown

@@ -3,7 +3,7 @@ alarms, then the pane that the operator is in, then the rest."""
 
 from collections.abc import Sequence
 
-from infer_console.view.alarms import CRITICAL, WARNING
+from infer_console.view.alarms import CRITICAL, NOTICE, WARNING
 from infer_console.view.row import Row
 
 FIRST, ALARM, FOCUSED = 0.0, 1.0, 2.0
@@ -31,4 +31,4 @@ def _on(row: Row, tone: str) -> bool:
 def _is_alarm(row: Row) -> bool:
     """An alarm begins with its sign; other rows have it in the middle, if at all."""
     start = "".join(span.text for span in row[:3]).lstrip()[:1]
-    return start in (CRITICAL, WARNING)
+    return start in (CRITICAL, WARNING, NOTICE)

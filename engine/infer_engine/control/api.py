@@ -19,11 +19,12 @@ from infer_engine.control.guard import Guard
 from infer_engine.control.mutation import Mutation, Pipeline
 from infer_engine.control.past import Past
 from infer_engine.control.problems import problem_response
-from infer_engine.control.queries import AUDIT, EVENTS, HISTORY, RECORDER, REQUESTS, TOKENS, WATCH
+from infer_engine.control.queries import AUDIT, EVENTS, HISTORY, RECORDER, REQUESTS, TOKENIZE, TOKENS, WATCH
 from infer_engine.control.reads import Reads, tenant_status
 from infer_engine.control.replica_commands import ReplicaCommands
 from infer_engine.control.routes import ControlRoute, RoleOf, role_of_principal, to_starlette
 from infer_engine.control.sessions import Sessions
+from infer_engine.control.tokenizing import Tokenizing
 from infer_engine.control.versions import REPLICAS
 from infer_engine.fleet.generation import refuse
 from infer_engine.protocol import (
@@ -47,6 +48,7 @@ from infer_engine.protocol import (
     TenantStatus,
     Timeline,
     TokenDelta,
+    Tokenized,
 )
 
 PREFIX = "/control/v1"
@@ -57,7 +59,7 @@ def control_routes(context: Context) -> list[ControlRoute]:
 
 
 def _reads(context: Context) -> list[ControlRoute]:
-    reads, past = Reads(context), Past(context)
+    reads, past, tokenizing = Reads(context), Past(context), Tokenizing(context)
 
     def read(path: str, handler: Any, says: str, answer: Any, **more: Any) -> ControlRoute:
         permission = more.pop("permission", "viewer")
@@ -94,6 +96,7 @@ def _reads(context: Context) -> list[ControlRoute]:
             query=TOKENS,
             stream=True,
         ),
+        read("/tokenize", tokenizing.tokenize, "a sentence as tokens", Tokenized, query=TOKENIZE),
         read("/limits", reads.limits, "live limits by replica; the version of all as ETag", LiveLimits),
         read("/tenants", reads.tenants, "what tenants use and may use", Tenants),
         read("/tenants/{name}", reads.tenant, "one tenant; its version as ETag", TenantStatus),

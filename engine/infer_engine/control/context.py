@@ -26,6 +26,7 @@ CAPABILITIES = [
     "watch",
     "resume",
     "tokens",
+    "tokenize",
     "token_times",
     "timeline",
     "history",

@@ -136,6 +136,7 @@ def _ageless_status(status: Replica) -> Replica:
         ttft_s=Percentiles(),
         itl_s=Percentiles(),
         preemptions_per_min=None,
+        batch_preemptions_per_min=None,
         prefix_hit_ratio=None,
         ttft_split_s=TtftSplits(),
     )

@@ -3,7 +3,7 @@
 from typing import Any, get_args
 
 from infer_engine.control.routes import Query
-from infer_engine.protocol import RequestState
+from infer_engine.protocol import MOST_SENTENCE, RequestState
 
 
 def _text(name: str, says: str, *, required: bool = False) -> Query:
@@ -53,6 +53,14 @@ RECORDER = (
     ),
 )
 TOKENS = (_text("requests", "up to 16 ids, comma-separated", required=True),)
+TOKENIZE = (
+    Query(
+        name="text",
+        says="what to cut",
+        schema={"type": "string", "minLength": 1, "maxLength": MOST_SENTENCE},
+        required=True,
+    ),
+)
 AUDIT = (
     _number("limit", "so many records", 1, 1_000),
     _number("before", "the last ones before this position", 1, 999_999_999),

@@ -189,8 +189,8 @@ class Inbox:
         request.swapped = preempted.mode == "swap"
         request.generation.preemptions += 1
         request.generation.log.preempted(now_s, preempted.mode, preempted.freed_blocks, preempted.redo_tokens)
-        self.measures.of[handle.id].preempted(preempted.mode, now_s)
         spec = request.generation.spec
+        self.measures.of[handle.id].preempted(preempted.mode, spec.tier, now_s)
         self.ledger.feed.event(
             "preempt",
             replica=handle.id,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from infer_engine.fleet.tracked import Tracked
-from infer_engine.protocol import Percentiles, PreemptMode, QueueWait
+from infer_engine.protocol import Percentiles, PreemptMode, QueueWait, Tier
 from infer_engine.telemetry.windows import LatencyWindow, RateWindow, percentiles, quantile, with_ages
 
 #: tokens_per_s is the rate over this span.
@@ -56,6 +56,7 @@ class ReplicaMeasures:
         self.queue_wait = Latency()
         self.token_rate = RateWindow(TOKEN_RATE_SPAN_S, now_s)
         self.preemption_rate = RateWindow(WINDOW_S, now_s)
+        self.batch_preemption_rate = RateWindow(WINDOW_S, now_s)
         self.generated_tokens = 0
         self.prefill_tokens = 0
         self.decode_tokens = 0
@@ -104,9 +105,11 @@ class ReplicaMeasures:
     def preemptions(self) -> int:
         return self.preemptions_by_mode.total()
 
-    def preempted(self, mode: PreemptMode, now_s: float) -> None:
+    def preempted(self, mode: PreemptMode, tier: Tier, now_s: float) -> None:
         self.preemptions_by_mode[mode] += 1
         self.preemption_rate.add(1, now_s)
+        if tier == "batch":
+            self.batch_preemption_rate.add(1, now_s)
 
     def looked_up(self, queries_tokens: int, hit_tokens: int) -> None:
         self.prefix_queries_tokens += queries_tokens

@@ -165,6 +165,7 @@ class Views:
             step=None if foreign else _makeup(report, limits),
             load_progress=handle.load_progress,
             preemptions_per_min=float(measures.preemption_rate.total(now_s)) if live else None,
+            batch_preemptions_per_min=float(measures.batch_preemption_rate.total(now_s)) if live else None,
             invariant_violations=numbers.invariant_violations if numbers and not foreign else None,
             simulated=info.simulated if info else False,
             device=info.device if info else None,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
-from infer_engine.model.byte_alphabet import bytes_of_token
+from infer_engine.byte_alphabet import bytes_of_token
 from infer_engine.model.errors import ModelUnsupported
 from infer_engine.model.gguf_file import GgufFile
 from infer_engine.model.token_table import END_TOKENS, TokenTable, spelled_by_piece

@@ -9,7 +9,7 @@ from typing import Any
 
 import tokenizers
 
-from infer_engine.model.byte_alphabet import bytes_of_token
+from infer_engine.byte_alphabet import bytes_of_token
 from infer_engine.model.errors import ModelUnavailable, ModelUnsupported
 from infer_engine.model.hf_directory import HfDirectory
 from infer_engine.model.hyper_parameters import MOST_VOCABULARY

@@ -77,6 +77,9 @@ from infer_engine.protocol.tenants import Tenants as Tenants
 from infer_engine.protocol.tenants import TenantStatus as TenantStatus
 from infer_engine.protocol.timeline import Timeline as Timeline
 from infer_engine.protocol.timeline import TimelineEntry as TimelineEntry
+from infer_engine.protocol.tokenized import MOST_SENTENCE as MOST_SENTENCE
+from infer_engine.protocol.tokenized import Tokenized as Tokenized
+from infer_engine.protocol.tokenized import TokenPiece as TokenPiece
 from infer_engine.protocol.tokens import TokenDelta as TokenDelta
 from infer_engine.protocol.traffic import GatewayStatus as GatewayStatus
 from infer_engine.protocol.traffic import TrafficFigures as TrafficFigures

@@ -146,7 +146,8 @@ class Totals(Struct, frozen=True, kw_only=True):
 
 class Alarm(Struct, frozen=True, kw_only=True):
     rule: str
-    severity: Literal["critical", "warning"]
+    #: A notice is of what is as it should be, and is told because it shows in the figures.
+    severity: Literal["critical", "warning", "notice"]
     replica: str | None = None
     since_s: float | None = None
     text: str

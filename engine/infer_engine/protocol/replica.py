@@ -120,6 +120,8 @@ class Replica(Struct, frozen=True, kw_only=True):
     load_progress: float | None = None
     #: Preemptions in the last minute.
     preemptions_per_min: float | None = None
+    #: Those of the batch tier, which gives way to interactive; None where tiers are not told.
+    batch_preemptions_per_min: float | None = None
     #: Since the server's start; ``preemptions`` is their sum.
     preemptions_by_mode: dict[PreemptMode, int] = {}
     #: Its live limits by name; empty until it has loaded.

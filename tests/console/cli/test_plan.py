@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import Run, runner
+from support.server import EngineServer
 
 CONFIG = {
     "model_type": "llama",
@@ -99,3 +100,50 @@ def test_what_a_file_says_reaches_no_terminal_as_an_escape(plan: Run, tmp_path: 
     assert result.code == 0
     assert "\x1b" not in result.out + result.err
     assert "estimated" in result.err
+
+
+def test_a_sentence_without_an_engine_is_words_alone(plan: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFER_CONSOLE_CONNECT", "unix:///nonexistent/c.sock")
+    result = plan("--model", "70b", "--sentence", "two words", "--json")
+    assert result.code == 0
+    document = result.document["sentence"]
+    assert document["words"] == ["two", "words"]
+    assert document["tokens"] is document["kv"] is document["decode"] is document["tokenizer"] is None
+    assert "cannot connect" in document["why_no_tokens"]
+    shown = plan("--model", "70b", "--sentence", "two words")
+    assert "'two words': 2 words" in shown.out
+    assert "tokens are not known" in shown.err
+
+
+def test_a_sentence_is_cut_by_the_engine_that_is_named(plan: Run, engine: EngineServer) -> None:
+    words = ("--model", "70b", "--sentence", "in the hall", "--steps", "3", "--connect", engine.control_url)
+    document = plan(*words, "--json").document["sentence"]
+    tokens = document["tokens"]
+    assert "".join(each["text"] for each in tokens) == "in the hall"
+    assert [each["slot"] for each in tokens] == list(range(len(tokens)))
+    assert document["kv"]["bytes"] == len(tokens) * 327_680
+    assert document["kv"]["free_slots"] == 16 - len(tokens)
+    assert [each["kv_read_bytes"] for each in document["decode"]] == [
+        (len(tokens) + step) * 327_680 for step in (1, 2, 3)
+    ]
+    assert plan("--model", "70b", "--sentence", "\udcff", *words[-2:], "--json").document["sentence"][
+        "tokens"
+    ]
+    shown = plan(*words).out
+    assert f"{len(tokens)} tokens × 80 layers × 4,096 B" in shown
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--sentence", "a" * 401, "401 characters were given, allowed are 1 to 400"),
+        ("--sentence", " ", "allowed are 1 to 400"),
+        ("--steps", "257", "allowed is a whole number from 0 to 256"),
+        ("--steps", "-1", "allowed is a whole number from 0 to 256"),
+    ],
+)
+def test_what_does_not_fit_of_a_sentence(plan: Run, option: str, value: str, says: str) -> None:
+    given = {"--sentence": "a", "--steps": "1"} | {option: value}
+    result = plan("--model", "70b", *(f"{name}={text}" for name, text in given.items()))
+    assert result.code == 2
+    assert says in result.err

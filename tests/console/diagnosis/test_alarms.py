@@ -6,6 +6,8 @@ import pytest
 from infer_console.diagnosis.alarms import RULES, find_alarms
 from infer_console.diagnosis.memory import FORGET_AFTER_S, AlarmMemory
 from infer_console.state.picture import Link, Picture, ReplicaPicture
+from infer_console.view.alarms import alarm_rows, worst_alarms
+from infer_console.view.row import plain
 from infer_engine.protocol import (
     Alarm,
     Event,
@@ -19,6 +21,7 @@ from infer_engine.protocol import (
     ReplicaSpec,
     RequestRow,
     StepMakeup,
+    TierUse,
 )
 
 QUIET = {
@@ -112,6 +115,66 @@ def test_a_rule_fires_with_its_numbers(
     assert found[rule].action
     for words in says:
         assert words in found[rule].text
+
+
+@pytest.mark.parametrize(
+    ("all_per_min", "batch_per_min", "severity", "says", "action"),
+    [
+        (4.0, 4.0, "notice", "batch gives way 4/min: no interactive request lost its place", None),
+        (30.0, 30.0, "notice", "batch gives way 30/min", "raise batch headroom (H)"),
+        (4.0, 1.0, "warning", "preempting 3/min interactive, 1/min batch", "raise headroom (H)"),
+        (4.0, 0.0, "warning", "preempting 4/min: running", "raise headroom (H)"),
+        (4.0, None, "warning", "preempting 4/min: running", "raise headroom (H)"),
+    ],
+)
+def test_batch_that_gives_way_is_no_trouble(
+    all_per_min: float, batch_per_min: float | None, severity: str, says: str, action: str | None
+) -> None:
+    found = alarms(preemptions_per_min=all_per_min, batch_preemptions_per_min=batch_per_min)["preempting"]
+    assert (found.severity, found.action) == (severity, action)
+    assert says in found.text
+
+
+def test_batch_that_waits_for_what_others_leave_is_no_trouble() -> None:
+    waits = {
+        **QUEUEING,
+        "waiting_reasons": {"kv": 9},
+        "ttft_s": Percentiles(p99=48.0),
+        "kv": Kv(total=100, used=98),
+    }
+    only = TierUse(running=3, waiting=9, kv_blocks=40)
+    found = alarms(**waits, batch=only)
+    assert {rule: (alarm.severity, alarm.action) for rule, alarm in found.items()} == {
+        "queueing_on_kv": ("notice", None),
+        "kv_nearly_full": ("notice", None),
+    }
+    assert "only batch waits for KV: 9 wait (kv 9)" in found["queueing_on_kv"].text
+    assert "98 of 100 blocks used, 40 of them batch's" in found["kv_nearly_full"].text
+    some = TierUse(running=3, waiting=8, kv_blocks=2)
+    found = alarms(**waits, batch=some)
+    assert {rule: alarm.severity for rule, alarm in found.items()} == {
+        "queueing_on_kv": "critical",
+        "kv_nearly_full": "warning",
+        "slow_ttft": "warning",
+    }
+
+
+def test_batch_that_was_shed_needs_no_other_mark() -> None:
+    fleet = Fleet(name="f", model="m", spec=FleetSpec(replicas=1, shed=True))
+    churning = replica(preemptions_per_min=30.0, batch_preemptions_per_min=30.0)
+    (found,) = find_alarms(picture(churning, fleet=fleet))
+    assert (found.severity, found.action) == ("notice", None)
+    assert "batch gives way 30/min: it is shed" in found.text
+
+
+def test_a_notice_stands_last_and_makes_no_replica_look_bad() -> None:
+    yields = replica("r0", preemptions_per_min=4.0, batch_preemptions_per_min=4.0)
+    shown = picture(yields, replica("r1", state="drained"), replica("r2", state="failed"))
+    found = find_alarms(shown)
+    assert [alarm.severity for alarm in found] == ["critical", "warning", "notice"]
+    shown = dataclasses.replace(shown, alarms=found)
+    assert set(worst_alarms(shown)) == {"r1", "r2"}
+    assert [plain(row)[:4] for row in alarm_rows(shown, 120, 9)] == [" ▲ 1", " △ 2", " ○ 3"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import httpx2
 import msgspec
 from infer_engine.foreign.ours import OUR_GATEWAY
-from infer_engine.protocol import Event, Replica, RequestRow, Status
+from infer_engine.protocol import Event, Problem, Replica, RequestRow, Status, Tokenized
 
 from infer_console.sources.failures import NotUnderstoodError, RefusedError
 from infer_console.sources.foreign.gpus import Exporter, Gpus
@@ -117,6 +117,14 @@ class WatchedFleet:
                 self._status = self._put_together()
                 self.looks += 1
             return self._status
+
+    async def tokenize(self, text: str) -> Tokenized:
+        """By the first that answers: those of one fleet serve one model."""
+        await self.look()
+        live = next((member for member in self._members if member.live), None)
+        if live is None:
+            raise RefusedError(Problem(status=503, code="not_tokenized", title="no server answers"))
+        return await live.tokenize(text)
 
     # --- who is watched
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 import httpx2
 import msgspec
+from infer_engine.foreign import tokenizing
 from infer_engine.foreign.adapters import ADAPTERS, DENIED, Adapter, read, recognise
 from infer_engine.foreign.asking import ANSWER_TIMEOUT_S, Answer, Asking
 from infer_engine.foreign.beside import beside
 from infer_engine.foreign.not_understood import KeyWantedError
 from infer_engine.foreign.reading import Reading
 from infer_engine.foreign.watching import Watching
-from infer_engine.protocol import Event, Kv, Problem, Replica, RequestRow, Status
+from infer_engine.protocol import Event, Kv, Problem, Replica, RequestRow, Status, Tokenized
 
 from infer_console.sources.backoff import Backoff
 from infer_console.sources.failures import NotUnderstoodError, RefusedError, why
@@ -145,6 +146,18 @@ class Member:
         if path in SELDOM and (answer.told or not answer.offered):
             self._seldom[path] = (time.monotonic(), answer)
         return answer
+
+    async def tokenize(self, text: str) -> Tokenized:
+        """``text`` as its tokens. It is sent there; nothing else is ever asked of it with a POST."""
+        if self.reading is None or self._adapter is None:
+            raise NotUnderstoodError(self.why_not)
+        product, model = self._adapter.product, self.reading.model
+        named = model if product == "vLLM" and ", " not in model else None
+        answer = await self._asking.post(tokenizing.PATH, tokenizing.question(product, named, text))
+        if not answer.told:
+            title = f"{self.reading.product} answers {tokenizing.PATH} with {answer.status}"
+            raise RefusedError(Problem(status=501, code="not_tokenized", title=title))
+        return Tokenized(tokenizer=model, tokens=tokenizing.pieces(answer.json(), text))
 
     # --- what it told, under the names it has in the fleet
 

@@ -31,7 +31,7 @@ from infer_console.sources.foreign.fleet import WatchedFleet
 from infer_console.sources.routes import PREFIX
 
 #: What this console makes of servers that it can only watch.
-CAPABILITIES = ("watch", "watched", "estimates")
+CAPABILITIES = ("watch", "watched", "estimates", "tokenize")
 #: Percentiles are put together of histograms whose bounds differ.
 UNLIKE = "unlike_estimates"
 #: Servers named in one command; of more the first ones are.
@@ -86,6 +86,8 @@ class ForeignTransport(httpx2.AsyncBaseTransport):
                 )
             case "/requests":
                 return _document(request, await self._requests(request.url.params.get("replica")))
+            case "/tokenize":
+                return _document(request, await self._fleet.tokenize(request.url.params.get("text", "")))
             case "/events":
                 await self._settled()
                 return _document(request, Events(events=list(self._fleet.events)))

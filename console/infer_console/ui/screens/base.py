@@ -29,12 +29,13 @@ LEAST_FOR_TIME = 6
 
 class Interest(NamedTuple):
     """Replicas of which details are wanted, and which; whether the list of all requests is, and whose
-    timeline."""
+    timeline; what to cut into tokens."""
 
     replicas: tuple[str, ...]
     detail: tuple[str, ...]
     listing: bool = False
     timeline: str | None = None
+    sentence: str | None = None
 
 
 def actions_of(screen: ScreenName, keymap: Keymap | None = None) -> dict[str, str]:

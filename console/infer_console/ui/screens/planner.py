@@ -3,16 +3,18 @@
 import threading
 
 from infer_engine.planner import ConfigShape, PlanError
+from infer_engine.protocol import MOST_SENTENCE
 from textual import events
 from textual.message import Message
 
 from infer_console.planning.config_file import read_config
 from infer_console.planning.fields import MOST_PATH
 from infer_console.state.picture import Picture
-from infer_console.ui.screens.base import PAGE, ConsoleScreen, actions_of
+from infer_console.ui.screens.base import PAGE, ConsoleScreen, Interest, actions_of
+from infer_console.view.kv_grid_form import KvGridForm
 from infer_console.view.look import Size
 from infer_console.view.planner_form import PlannerForm
-from infer_console.view.planner_screen import planner_screen
+from infer_console.view.planner_screen import kv_grid_screen, planner_screen
 from infer_console.view.planner_taken import take_over
 from infer_console.view.row import Row
 
@@ -46,7 +48,20 @@ class PlannerScreen(ConsoleScreen):
             self._taken = True
             if not self.form.edited:
                 take_over(self.form, picture, self.console.look.replica)
+        if self.grid.open:
+            # Its tokens are no matter of the moment that is shown.
+            found = self.console.collector.picture.sentence
+            return kv_grid_screen(
+                picture, self.console.look, self.form, found, size, now, self.console.notice
+            )
         return planner_screen(picture, self.console.look, self.form, size, now, self.console.notice)
+
+    def interest(self, picture: Picture) -> Interest:
+        return Interest((), (), sentence=self.grid.sentence)
+
+    @property
+    def grid(self) -> KvGridForm:
+        return self.console.look.kv_grid
 
     def target_replica(self) -> str | None:
         return None
@@ -54,11 +69,32 @@ class PlannerScreen(ConsoleScreen):
     # --- keys
 
     async def press(self, key: events.Key) -> None:
-        if self._edited(key.key, key.character):
+        if self.grid.open:
+            if not self._typed(key.key, key.character):
+                await super().press(key)
+            self.paint()
+        elif self._edited(key.key, key.character):
             self._read_wanted()
             self.paint()
         else:
             await super().press(key)
+
+    def _typed(self, key: str, character: str | None) -> bool:
+        """A key that is the sentence's: while it is typed, all that can be typed."""
+        grid = self.grid
+        if not grid.typing:
+            grid.typing = key == "enter"
+            return grid.typing
+        match key:
+            case "enter" | "escape" | "tab":
+                grid.finish()
+            case "backspace":
+                grid.erase()
+            case _:
+                if character is None or not character.isprintable():
+                    return False
+                grid.type(character)
+        return True
 
     def _edited(self, key: str, character: str | None) -> bool:
         """A key that is the form's. In a field for text all that can be typed is."""
@@ -83,6 +119,11 @@ class PlannerScreen(ConsoleScreen):
     def on_paste(self, event: events.Paste) -> None:
         """What is pasted is typed: its first line, as far as the field takes it."""
         line = next(iter(event.text.splitlines()), "").strip()
+        if self.grid.open:
+            self.grid.typing = True
+            self.grid.type(line[:MOST_SENTENCE])
+            self.paint()
+            return
         for character in line[:MOST_PATH]:
             if character.isprintable():
                 self.form.type(character)
@@ -90,11 +131,16 @@ class PlannerScreen(ConsoleScreen):
         self.paint()
 
     def action_down(self) -> None:
-        self.form.move(1)
-        self.paint()
+        self._move(1)
 
     def action_up(self) -> None:
-        self.form.move(-1)
+        self._move(-1)
+
+    def _move(self, by: int) -> None:
+        if self.grid.open:
+            self.grid.scrolled += by
+        else:
+            self.form.move(by)
         self.paint()
 
     def action_page_down(self) -> None:
@@ -111,8 +157,26 @@ class PlannerScreen(ConsoleScreen):
 
     def _scroll(self, by: int) -> None:
         """Drawing knows how far it can go."""
-        self.form.scrolled += by
+        if self.grid.open:
+            self.grid.scrolled += by
+        else:
+            self.form.scrolled += by
         self.paint()
+
+    def action_kv_grid(self) -> None:
+        """There and back."""
+        if self.grid.open:
+            self.grid.close()
+        else:
+            self.grid.show()
+        self.paint()
+
+    def action_decode(self, by: int) -> None:
+        if self.grid.open:
+            self.grid.step(by)
+            self.paint()
+        else:
+            self.console.say("v shows the KV grid, where decode is played")
 
     def action_as_watched(self) -> None:
         """Ask for what is watched."""
@@ -125,7 +189,10 @@ class PlannerScreen(ConsoleScreen):
     action_more = action_less
 
     def action_back(self) -> None:
-        self.console.go("fleet")
+        if self.grid.open:
+            self.action_kv_grid()
+        else:
+            self.console.go("fleet")
 
     # --- the model's file
 
