@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from infer_console.past.cut import audit_until, timeline_until
 from infer_console.past.exporting import Exporting
-from infer_console.past.kept import Kept
+from infer_console.past.kept import LINE_BYTES, Kept
 from infer_console.past.replayed import ReplayedRecording
 from infer_console.past.timeline import Timeline as Past
 from infer_console.recording import Header, RecordingError, RecordingReader, RecordingWriter
@@ -178,7 +178,8 @@ def test_the_audit_is_cut_at_the_moment() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    kept = Kept(3 * len(msgspec.json.encode(TimelineAside(timeline=timeline("q0000")))))
+    line = msgspec.json.encode(TimelineAside(timeline=timeline("q0000")))
+    kept = Kept(3 * (len(line) + LINE_BYTES))
     for number in range(10):
         kept.add(TimelineAside(timeline=timeline(f"q{number:04}")))
     assert kept.dropped == 7

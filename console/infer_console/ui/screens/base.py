@@ -103,6 +103,10 @@ class PaintedScreen(Screen[None]):
         self.canvas.use_theme(self.console.theme_now)
         self.paint()
 
+    def on_screen_suspend(self) -> None:
+        if self._canvas is not None and not self.is_current:  # it may be on top again by now
+            self._canvas.let_go()
+
 
 class ConsoleScreen(PaintedScreen):
     """Fleet, Replica or Streams: panes with cursors."""

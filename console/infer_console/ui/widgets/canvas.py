@@ -36,6 +36,17 @@ class Canvas(Widget):
         self.repainted_rows += len(self._rows)
         self.refresh()
 
+    def let_go(self) -> None:
+        """Nobody sees it: what was rendered goes, a dozen strips a row with what Textual made of them. It is
+        rendered anew when it is shown again."""
+        self._rows, self._strips = [], []
+        self._styles_cache.clear()
+
+    def on_unmount(self) -> None:
+        # Textual's cache of what was rendered outlives its widget: the arguments of an lru_cache hold up to
+        # 1,024 of them, half a MiB for every dialog that was ever open.
+        self.let_go()
+
     def show(self, rows: list[Row]) -> int:
         """Paint ``rows``; returns how many of them differ from what is shown. Neighbours go out together."""
         if len(rows) != len(self._rows):
