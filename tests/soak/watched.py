@@ -56,7 +56,7 @@ class Watcher:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._loops: list[asyncio.AbstractEventLoop] = []
-        self._collectors: list[Collector] = []
+        self.collectors: list[Collector] = []
         self._objects = 0
         self._searched_s = -SEARCH_S
 
@@ -76,11 +76,11 @@ class Watcher:
         found = gc.get_objects()
         self._objects = len(found) + gc.get_freeze_count()
         self._loops = _with(self._loops, _of_type(found, asyncio.SelectorEventLoop))
-        self._collectors = _with(self._collectors, _of_type(found, Collector))
+        self.collectors = _with(self.collectors, _of_type(found, Collector))
 
     def _held(self, at_s: float) -> Held:
         process = footprint(os.getpid())
-        collectors = self._collectors
+        collectors = self.collectors
         pictures = [each.picture for each in collectors]
         return Held(
             at_s=round(at_s, 2),

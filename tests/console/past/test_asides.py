@@ -26,6 +26,7 @@ from infer_engine.protocol import (
     TimelineEntry,
     TtftSplit,
 )
+from support.held import held_bytes
 from support.incident import messages, replayed
 
 BEGAN = messages()[0][1].at
@@ -185,6 +186,18 @@ def test_what_is_kept_is_bounded() -> None:
     assert kept.dropped == 7
     assert kept.timeline("q0006") is None
     assert kept.timeline("q0009") is not None
+
+
+def test_what_is_kept_counts_what_it_takes() -> None:
+    kept = Kept()
+    for number in range(100):
+        kept.add(TimelineAside(timeline=timeline(f"q{number:04}")))
+    kept.add(TimelineAside(timeline=timeline("q0000")))  # in the place of the one before
+    line = msgspec.json.encode(TimelineAside(timeline=timeline("q0000")))
+    assert kept.held_bytes == 100 * (len(line) + LINE_BYTES)
+    held = held_bytes(kept)
+    assert held < 1.1 * kept.held_bytes
+    assert kept.held_bytes < 1.5 * held
 
 
 HUGE = "1" + "0" * 400

@@ -11,7 +11,7 @@ from infer_console.actions.cancel import find_request
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import safe
 from infer_console.ui.backpressure import is_behind
-from infer_console.ui.widgets.canvas import Canvas
+from infer_console.ui.widgets.canvas import Canvas, RenderedLines
 from infer_console.view.keys import acts, keys_of
 from infer_console.view.look import PANES, Cursor, Keymap, Pane, ScreenName, Size
 from infer_console.view.order import follow, pane_ids
@@ -48,6 +48,10 @@ class PaintedScreen(Screen[None]):
     DEFAULT_CSS = "PaintedScreen { overflow: hidden; background: transparent; }"
 
     _canvas: Canvas | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._styles_cache = RenderedLines()
 
     @property
     def console(self) -> "ConsoleApp":
