@@ -1,11 +1,16 @@
 """In small what the soaks of the console do for long."""
 
+import gc
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
+from infer_console import heap
+from infer_console.collector import Collector
+from infer_console.connect import Target
 from soak.console_cuts import Scene, cut, scene, stall
 from soak.console_day import Report, judged, tell
-from soak.watched import Held, read
+from soak.watched import Held, Watcher, read, search_before_freezing
 from support.eventually import eventually
 
 #: Seconds after which a silent link is stale, and twice that lost.
@@ -16,6 +21,23 @@ SILENCE_S = 1.0
 def attached() -> Generator[Scene]:
     with scene(SILENCE_S) as made:
         yield made
+
+
+def test_what_the_console_has_frozen_is_still_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heap, "leave_alone", heap.leave_alone)  # as it was, afterwards
+    collector = Collector(Target(url="unix:///nowhere"))
+    watcher = Watcher(tmp_path / "told")
+    search_before_freezing(watcher)
+    try:
+        heap.leave_alone()
+        watcher.search()
+        assert watcher.collectors.count(collector) == 1
+    finally:
+        gc.unfreeze()
+    watcher.search()
+    assert watcher.collectors.count(collector) == 1
 
 
 @pytest.mark.terminal

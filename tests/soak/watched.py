@@ -56,7 +56,7 @@ class Watcher:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._loops: list[asyncio.AbstractEventLoop] = []
-        self._collectors: list[Collector] = []
+        self.collectors: list[Collector] = []
         self._objects = 0
         self._searched_s = -SEARCH_S
 
@@ -68,19 +68,19 @@ class Watcher:
                 now_s = time.monotonic()
                 if now_s - self._searched_s >= SEARCH_S or not self._loops:
                     self._searched_s = now_s
-                    self._search()
+                    self.search()
                 file.write(msgspec.json.encode(self._held(now_s - began_s)) + b"\n")
 
-    def _search(self) -> None:
+    def search(self) -> None:
         """What was found once stays: objects that the console has frozen are not among those told."""
         found = gc.get_objects()
         self._objects = len(found) + gc.get_freeze_count()
         self._loops = _with(self._loops, _of_type(found, asyncio.SelectorEventLoop))
-        self._collectors = _with(self._collectors, _of_type(found, Collector))
+        self.collectors = _with(self.collectors, _of_type(found, Collector))
 
     def _held(self, at_s: float) -> Held:
         process = footprint(os.getpid())
-        collectors = self._collectors
+        collectors = self.collectors
         pictures = [each.picture for each in collectors]
         return Held(
             at_s=round(at_s, 2),
@@ -128,6 +128,19 @@ def _impatient(silence_s: float) -> None:
     client.SILENCE_S = 2 * silence_s
 
 
+def search_before_freezing(watcher: Watcher) -> None:
+    """The console takes what is there when it has started away from the collector of garbage."""
+    from infer_console import heap
+
+    leave_alone = heap.leave_alone
+
+    def search_and_leave_alone() -> None:
+        watcher.search()
+        leave_alone()
+
+    heap.leave_alone = search_and_leave_alone
+
+
 def _forgetful(past_bytes: int) -> None:
     """The own tape and the pieces of the server's recorder take so much each; usually 24 and 16 MiB."""
     from infer_console.past import timeline
@@ -141,5 +154,6 @@ if __name__ == "__main__":
     if silence := os.environ.get("WATCHED_SILENCE_S"):
         _impatient(float(silence))
     watcher = Watcher(Path(sys.argv[1]))
+    search_before_freezing(watcher)
     threading.Thread(target=watcher.run, name="watcher", daemon=True).start()
     sys.exit(main(sys.argv[2:]))

@@ -1,15 +1,19 @@
 """What is handed to the terminal: nothing for a tick without change, one row for one changed row."""
 
 import dataclasses
+import gc
 
 import msgspec
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.ui.output import SegmentFilter
+from infer_console.ui.screens.fleet import FleetScreen
+from infer_console.ui.screens.overlay import HelpScreen
 from rich.console import Console
 from rich.style import Style
 from support import pictures
 from support.pilot import Driven, drive
+from textual._styles_cache import StylesCache
 from textual.strip import Strip
 
 
@@ -74,6 +78,36 @@ async def test_a_new_size_and_a_theme_repaint_all() -> None:
         await driven.press("t")
         assert driven.screen.canvas.repainted_rows >= before + 24
         await driven.wait_for("theme:")
+
+
+def caches() -> int:
+    """Of rendered lines, one for each widget."""
+    gc.collect()
+    return sum(issubclass(type(each), StylesCache) for each in gc.get_objects())
+
+
+async def test_dialogs_that_were_closed_hold_nothing_that_was_rendered() -> None:
+    async with drive(pictures.incident()) as driven:
+        before = caches()
+        for _ in range(4):
+            await driven.press("question_mark")
+            await driven.wait("the help", lambda: isinstance(driven.app.screen, HelpScreen))
+            await driven.press("escape")
+            await driven.wait("the fleet", lambda: isinstance(driven.app.screen, FleetScreen))
+        await driven.wait("as much as before", lambda: caches() <= before, timeout_s=20.0)
+
+
+async def test_only_the_screen_that_is_shown_holds_what_was_rendered() -> None:
+    async with drive(pictures.incident()) as driven:
+        fleet = driven.screen
+        await driven.press("2")
+        await driven.wait("another screen", lambda: driven.app.screen is not fleet)
+        await driven.wait("nothing held", lambda: not fleet.canvas.rows)
+        assert fleet.canvas.render_line(0).text.isspace()
+        assert driven.screen.canvas.rows
+        await driven.press("1")
+        await driven.wait("the fleet", lambda: driven.app.screen is fleet)
+        await driven.wait_for("r6")
 
 
 def test_the_last_filter_takes_out_what_a_view_let_through() -> None:

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from infer_engine.protocol import Aside, AuditAside, AuditPage, Timeline, TimelineAside
 
+from infer_console.past.packed import exact
 from infer_console.recording import LATEST_AT
 from infer_console.state.audit import MOST_NUMBER, AuditPicture, read_audit
 
 #: Of both together; what came first goes first.
 KEPT_BYTES = 16 * 1024 * 1024
+#: About what a line takes besides itself: its key, and its place among the others.
+LINE_BYTES = 250
 #: Records of the audit that are shown at once.
 RECORDS = 200
 _Key = str | int
@@ -37,6 +40,7 @@ class Kept:
 
     @property
     def held_bytes(self) -> int:
+        """In memory."""
         return self._bytes
 
     def add(self, aside: Aside) -> None:
@@ -56,15 +60,18 @@ class Kept:
                     self._put(number, line, float(at))
 
     def _put(self, key: _Key, line: bytes, written_at: float | None = None) -> None:
+        line = exact(line)
         with self._lock:
             self.version += 1
             if isinstance(key, int) and written_at is not None:
                 self._records[key] = written_at
-            self._bytes += len(line) - len(self._lines.pop(key, b""))
+            if (replaced := self._lines.pop(key, None)) is not None:
+                self._bytes -= LINE_BYTES + len(replaced)
             self._lines[key] = line
+            self._bytes += LINE_BYTES + len(line)
             while self._bytes > self._max_bytes and len(self._lines) > 1:
                 gone, old = self._lines.popitem(last=False)
-                self._bytes -= len(old)
+                self._bytes -= LINE_BYTES + len(old)
                 self.dropped += 1
                 if isinstance(gone, int):
                     self._records.pop(gone, None)

@@ -38,5 +38,10 @@ def unpack_judge(packed: bytes) -> Judge:
 
 def small(content: bytes | bytearray) -> bytes:
     """Compressed, by a compressor that is gone afterwards: each keeps more than a MiB once it was used."""
-    # A copy: what the compressor returns keeps all the room that it might have needed.
-    return bytes(memoryview(zstandard.compress(content, 3)))
+    return exact(zstandard.compress(content, 3))
+
+
+def exact(content: bytes) -> bytes:
+    """A copy without the room that compressors and encoders take for what they might have needed: half as
+    much again, which stays as long as what they returned."""
+    return bytes(memoryview(content))

@@ -165,6 +165,12 @@ class Tape:
             self._before.clear()
             self._before.extend(samples)
 
+    def finish(self) -> None:
+        """Nothing is written any more: the last segment is over, too."""
+        with self._lock:
+            if self._segments:
+                self._close(self._segments[-1])
+
     @property
     def last(self) -> Segment | None:
         """The writer's own: the segment that is being written."""

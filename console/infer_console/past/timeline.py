@@ -106,6 +106,8 @@ class Timeline:
         return self.own.marks.own(at, text)
 
     def add_piece(self, tape: Tape) -> None:
+        """One that is whole."""
+        tape.finish()
         with self._lock:
             self._pieces.append(tape)
             self.version += 1

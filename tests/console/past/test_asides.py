@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from infer_console.past.cut import audit_until, timeline_until
 from infer_console.past.exporting import Exporting
-from infer_console.past.kept import Kept
+from infer_console.past.kept import LINE_BYTES, Kept
 from infer_console.past.replayed import ReplayedRecording
 from infer_console.past.timeline import Timeline as Past
 from infer_console.recording import Header, RecordingError, RecordingReader, RecordingWriter
@@ -26,6 +26,7 @@ from infer_engine.protocol import (
     TimelineEntry,
     TtftSplit,
 )
+from support.held import held_bytes
 from support.incident import messages, replayed
 
 BEGAN = messages()[0][1].at
@@ -178,12 +179,25 @@ def test_the_audit_is_cut_at_the_moment() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    kept = Kept(3 * len(msgspec.json.encode(TimelineAside(timeline=timeline("q0000")))))
+    line = msgspec.json.encode(TimelineAside(timeline=timeline("q0000")))
+    kept = Kept(3 * (len(line) + LINE_BYTES))
     for number in range(10):
         kept.add(TimelineAside(timeline=timeline(f"q{number:04}")))
     assert kept.dropped == 7
     assert kept.timeline("q0006") is None
     assert kept.timeline("q0009") is not None
+
+
+def test_what_is_kept_counts_what_it_takes() -> None:
+    kept = Kept()
+    for number in range(100):
+        kept.add(TimelineAside(timeline=timeline(f"q{number:04}")))
+    kept.add(TimelineAside(timeline=timeline("q0000")))  # in the place of the one before
+    line = msgspec.json.encode(TimelineAside(timeline=timeline("q0000")))
+    assert kept.held_bytes == 100 * (len(line) + LINE_BYTES)
+    held = held_bytes(kept)
+    assert held < 1.1 * kept.held_bytes
+    assert kept.held_bytes < 1.5 * held
 
 
 HUGE = "1" + "0" * 400

@@ -1,30 +1,13 @@
 """What a segment that is over has beside its messages: as bytes, and the same when it is asked for."""
 
-import gc
-import sys
-import types
-
 from infer_console.diagnosis.judge import Judge
 from infer_console.past.load import Loader, load
 from infer_console.past.packed import pack_events, pack_judge, unpack_events, unpack_judge
 from infer_console.past.tape import EVENT_BYTES, Tape
+from infer_console.past.timeline import Timeline
 from support import pictures
+from support.held import held_bytes
 from support.incident import messages, moved
-
-#: Shared by all, and none of the tape's.
-NOT_HELD = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-
-
-def held_bytes(root: object) -> int:
-    """Of everything that is reached from there."""
-    seen, todo, total = set[int](), [root], 0
-    while todo:
-        each = todo.pop()
-        if id(each) not in seen and not isinstance(each, NOT_HELD):
-            seen.add(id(each))
-            total += sys.getsizeof(each)
-            todo += gc.get_referents(each)
-    return total
 
 
 def day(turns: int) -> Tape:
@@ -65,5 +48,21 @@ def test_segments_that_are_over_hold_bytes_and_what_they_hold_is_counted() -> No
     assert any(each.told() for each in over)
     assert last.judge is not None
     counted, held = tape.bytes, held_bytes(tape)
+    assert held < 1.25 * counted
+    assert counted < 2 * held
+
+
+def test_a_piece_that_is_whole_has_no_segment_that_is_open() -> None:
+    tape, timeline = day(2), Timeline("loop", Tape())
+    span = tape.span()
+    assert span is not None
+    timeline.add_piece(tape)
+    segments = [stretch.segment for stretch in tape.stretches(0.0, float("inf"))]
+    assert all(each.judge is None and not each.events and not each.pending for each in segments)
+    shown = timeline.picture(span[1])
+    assert shown is not None
+    assert shown.replicas
+    assert shown.events == tape.events_until(span[1])
+    counted, held = timeline.pieces_bytes, held_bytes(tape)
     assert held < 1.25 * counted
     assert counted < 2 * held

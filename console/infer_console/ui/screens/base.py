@@ -11,7 +11,7 @@ from infer_console.actions.cancel import find_request
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import safe
 from infer_console.ui.backpressure import is_behind
-from infer_console.ui.widgets.canvas import Canvas
+from infer_console.ui.widgets.canvas import Canvas, RenderedLines
 from infer_console.view.border import bordered, inside
 from infer_console.view.keys import acts, keys_of
 from infer_console.view.look import PANES, Cursor, Keymap, Pane, ScreenName, Size
@@ -50,6 +50,10 @@ class PaintedScreen(Screen[None]):
     DEFAULT_CSS = "PaintedScreen { overflow: hidden; background: transparent; }"
 
     _canvas: Canvas | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._styles_cache = RenderedLines()
 
     @property
     def console(self) -> "ConsoleApp":
@@ -110,6 +114,10 @@ class PaintedScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         self.canvas.use_theme(self.console.theme_now)
         self.paint()
+
+    def on_screen_suspend(self) -> None:
+        if self._canvas is not None and not self.is_current:  # it may be on top again by now
+            self._canvas.let_go()
 
 
 class ConsoleScreen(PaintedScreen):

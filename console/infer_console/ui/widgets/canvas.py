@@ -2,12 +2,24 @@
 
 from rich.segment import Segment
 from rich.style import Style
+from textual._styles_cache import StylesCache
+from textual.color import Color
 from textual.geometry import Region
 from textual.strip import Strip
+from textual.style import Style as Ground
 from textual.widget import Widget
 
 from infer_console.ui.themes import Theme
 from infer_console.view.row import Row
+
+
+class RenderedLines(StylesCache):
+    """What Textual made of a widget's lines. Its own outlives the widget: an lru_cache has it among its
+    arguments, up to 1,024 of them, half a MiB for every dialog that was ever open
+    (Textualize/textual#6665)."""
+
+    def get_inner_outer(self, base_background: Color, background: Color) -> tuple[Ground, Ground]:
+        return StylesCache.get_inner_outer(StylesCache, base_background, background)
 
 
 class Canvas(Widget):
@@ -18,6 +30,7 @@ class Canvas(Widget):
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
+        self._styles_cache = RenderedLines()
         self._theme = theme
         self._rows: list[Row] = []
         self._strips: list[Strip] = []
@@ -35,6 +48,12 @@ class Canvas(Widget):
         self._strips = [self._strip(row) for row in self._rows]
         self.repainted_rows += len(self._rows)
         self.refresh()
+
+    def let_go(self) -> None:
+        """Nobody sees it: what was rendered goes, a dozen strips a row with what Textual made of them. It is
+        rendered anew when it is shown again."""
+        self._rows, self._strips = [], []
+        self._styles_cache.clear()
 
     def show(self, rows: list[Row]) -> int:
         """Paint ``rows``; returns how many of them differ from what is shown. Neighbours go out together."""
