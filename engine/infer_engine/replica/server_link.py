@@ -31,8 +31,10 @@ OnMessage = Callable[[bytes, FromReplica], None]
 class Link(Protocol):
     """What a fleet needs of the way to its replicas, whatever that is made of."""
 
-    #: Messages that could not be decoded, since the start.
-    malformed: int
+    @property
+    def malformed(self) -> int:
+        """Messages that could not be decoded, since the start."""
+        ...
 
     @property
     def endpoint(self) -> str: ...

@@ -18,7 +18,9 @@ class RenderedLines(StylesCache):
     arguments, up to 1,024 of them, half a MiB for every dialog that was ever open
     (Textualize/textual#6665)."""
 
-    def get_inner_outer(self, base_background: Color, background: Color) -> tuple[Ground, Ground]:
+    def get_inner_outer(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, base_background: Color, background: Color
+    ) -> tuple[Ground, Ground]:
         return StylesCache.get_inner_outer(StylesCache, base_background, background)
 
 
