@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from infer_engine.fleet.departure import MoveReason
-from infer_engine.fleet.endings import MESSAGES, OVERDUE, end_as_intended
+from infer_engine.fleet.endings import CUT, MESSAGES, OVERDUE, end_as_intended
 from infer_engine.fleet.foresight import Foresight
 from infer_engine.fleet.generation import Generation, Refusal
 from infer_engine.fleet.ledger import Ledger
@@ -136,8 +136,18 @@ class Placer:
                 self.held.remove(request)
             elif any(self._can_run(handle, request) for handle in self._admitting()):
                 break  # they are full, or cannot be reached
+            elif self._can_start_over(request):
+                request.start_over()
+                if not self._place(request):
+                    break
+                self.held.remove(request)
             else:
                 self._explain(request)
+
+    def _can_start_over(self, request: Tracked) -> bool:
+        """Nobody takes requests who could go on where it was broken off; somebody who can have it anew."""
+        spec = request.generation.spec
+        return starts_over(request, CUT) and any(can_serve(handle, spec) for handle in self._admitting())
 
     def _still_fits(self, request: Tracked, infos: list[RunnerInfo]) -> bool:
         """False where nobody could ever run it, as it is by now: it has ended."""

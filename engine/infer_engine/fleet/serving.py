@@ -32,6 +32,9 @@ def starts_over(request: Tracked, code: str) -> bool:
 
 
 def is_bound(request: Tracked, others: Iterable[ReplicaHandle]) -> bool:
-    """It ends with an error if it is taken from where it is: it is bound, and none of the others can go on
-    within what it must match."""
-    return request.is_bound and not any(can_go_on(other, request) for other in others)
+    """It is not to be taken from where it is: its client has the beginning of an answer that must match
+    something, and none of the others can go on within that."""
+    generation = request.generation
+    if generation.spec.sampling.constraint is None or not generation.emitted or generation.may_start_over:
+        return False
+    return not any(can_go_on(other, request) for other in others)
