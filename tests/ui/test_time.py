@@ -181,8 +181,10 @@ async def test_a_recording_plays_and_stops_at_its_end() -> None:
             assert app.now() == span[1] - 5.0
             await driven.press("D")
             assert "action keys" in driven.text
+            assert app.time._usual_speed == 50.0
+            app.time._usual_speed = 0.5  # five seconds of it are over before they are looked at
             await driven.press("p")
-            assert "▶ ×50" in driven.lines[0]
+            assert "▶ ×0.5" in driven.lines[0]
     finally:
         recording.stop()
 
