@@ -1,11 +1,10 @@
 """Which server is which, and what is asked of it."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from infer_engine.foreign import llamacpp, sglang, vllm
-from infer_engine.foreign.asking import Answer, Asking, entry
+from infer_engine.foreign.asking import Answer, Asking, entry, together
 from infer_engine.foreign.beside import beside
 from infer_engine.foreign.kind import ForeignKind
 from infer_engine.foreign.not_understood import KeyWantedError, NotUnderstoodError
@@ -53,9 +52,8 @@ def read(adapter: Adapter, answers: Mapping[str, Answer]) -> Reading:
 async def recognise(asking: Asking) -> Adapter:
     """By its metrics' names, else by documents that only one of them has. Raise NotUnderstoodError where
     none fits, KeyWantedError where a key is wanted first."""
-    metrics, server, props = await asyncio.gather(
-        asking.get("/metrics"), asking.get("/server_info"), asking.get("/props")
-    )
+    paths = ("/metrics", "/server_info", "/props")
+    metrics, server, props = await together(*(asking.get(path) for path in paths))
     size_bytes = sum(len(each.body) for each in (metrics, server, props))
     return await beside(lambda: _which(metrics, server, props), size_bytes)
 

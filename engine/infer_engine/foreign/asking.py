@@ -1,6 +1,7 @@
 """Questions to somebody else's server: bounded in time and in bytes. Whoever only watches GETs."""
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -125,6 +126,18 @@ class Asking:
 
     async def aclose(self) -> None:
         await self._http.aclose()
+
+
+async def together(*asked: Awaitable[Answer]) -> list[Answer]:
+    """All answers, in order, or the first failure among them once every question has come to its end: none is
+    left behind that still holds a connection."""
+    came = await asyncio.gather(*asked, return_exceptions=True)
+    answers: list[Answer] = []
+    for each in came:
+        if isinstance(each, BaseException):
+            raise each
+        answers.append(each)
+    return answers
 
 
 def entry(document: Any, *path: str | int) -> Any:

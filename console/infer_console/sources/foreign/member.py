@@ -8,7 +8,7 @@ import httpx2
 import msgspec
 from infer_engine.foreign import tokenizing
 from infer_engine.foreign.adapters import ADAPTERS, DENIED, Adapter, read, recognise
-from infer_engine.foreign.asking import ANSWER_TIMEOUT_S, Answer, Asking
+from infer_engine.foreign.asking import ANSWER_TIMEOUT_S, Answer, Asking, together
 from infer_engine.foreign.beside import beside
 from infer_engine.foreign.not_understood import KeyWantedError
 from infer_engine.foreign.reading import Reading
@@ -118,7 +118,7 @@ class Member:
             except KeyWantedError as error:
                 raise _asks_for_key("it", error.status) from error
         adapter = self._adapter
-        given = await asyncio.gather(*(self._ask(path) for path in adapter.paths))
+        given = await together(*(self._ask(path) for path in adapter.paths))
         answers = {answer.path: answer for answer in given}
         essential = [answers[path] for path in adapter.essential]
         for answer in essential:

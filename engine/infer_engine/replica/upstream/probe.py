@@ -1,6 +1,5 @@
 """Looks at somebody else's server: what it is, whether it serves our tokens, and how it fares."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ import msgspec
 
 from infer_engine.foreign.adapters import ADAPTERS, DENIED, Adapter, read, recognise
 from infer_engine.foreign.address import Address
-from infer_engine.foreign.asking import Answer, Asking, entry
+from infer_engine.foreign.asking import Answer, Asking, entry, together
 from infer_engine.foreign.beside import beside
 from infer_engine.foreign.not_understood import KeyWantedError, NotUnderstoodError
 from infer_engine.foreign.reading import Reading
@@ -87,7 +86,7 @@ class Probe:
             if self._adapter is None:
                 self._adapter = await recognise(self._asking)
             adapter = self._adapter
-            paths = await asyncio.gather(*(self._asking.get(path) for path in adapter.paths))
+            paths = await together(*(self._asking.get(path) for path in adapter.paths))
             answers = {each.path: each for each in paths}
             size_bytes = sum(len(each.body) for each in paths)
             return await beside(lambda: self._read(adapter, answers), size_bytes)
