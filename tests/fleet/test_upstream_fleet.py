@@ -11,11 +11,13 @@ import httpx2
 import pytest
 from infer_engine.fleet.generation import GenerationSpec, Refusal
 from infer_engine.fleet.upstream import UpstreamError, upstream_fleet
+from infer_engine.foreign.address import parse_address
 from infer_engine.foreign.asking import Asking
 from infer_engine.model.sampling import Sampling
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Drain, Scale
 from infer_engine.replica.upstream import tls
+from infer_engine.replica.upstream.probe import Probe, Unready
 from infer_engine.settings import ServerSettings, Upstream
 from support.certificates import make_certificates, server_context
 from support.fake_upstream import FakeUpstream, Kind, answer_to, fake_upstreams
@@ -270,18 +272,17 @@ async def test_over_https_a_server_proves_itself_by_its_name(
     certificates, names = make_certificates(tmp_path), set[str | None]()
     server = fake(tokenizer, tls=server_context(certificates, names))
     async with fake_upstreams(server):
-        for authorities in (None, certificates.ca):
-            monkeypatch.setenv("SSL_CERT_FILE", str(authorities or tmp_path / "none.pem"))
-            async with fleet_of(tokenizer, server, run_dir=tmp_path / str(bool(authorities))) as (fleet, _):
-                if authorities is None:
-                    await until(
-                        lambda: "CERTIFICATE_VERIFY_FAILED" in (fleet.replica("r0").error or ""), "refused"
-                    )
-                    continue
-                await ready(fleet, 1)
-                generation = fleet.submit(spec(max_tokens=4))
-                await finished(generation)
-                assert generation.emitted == answer_to(list(range(4)), 4)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+        probe = Probe(parse_address(server.url), None, tokenizer)
+        with pytest.raises(Unready, match="CERTIFICATE_VERIFY_FAILED"):
+            await probe.look()
+        await probe.aclose()
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
+        async with fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+            await ready(fleet, 1)
+            generation = fleet.submit(spec(max_tokens=4))
+            await finished(generation)
+            assert generation.emitted == answer_to(list(range(4)), 4)
     assert names == {"localhost"}
 
 
