@@ -333,13 +333,15 @@ async def test_what_a_server_says_nonsense_about_is_not_believed(
     async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
         await ready(fleet, 1)
         await finished(fleet.submit(spec(max_tokens=4)))
-        server.kv_used_ratio = -3.0
         server.metrics_extra = 'vllm:prompt_tokens_total{engine="0"} 1\n'
-        looks = len(server.asked)
-        await until(lambda: len(server.asked) > looks + 8, "it is looked at")
-        generation = fleet.submit(spec(max_tokens=4))
-        await finished(generation)
-        assert generation.finish_reason == "length"
+        for lie in (-3.0, 1.7):
+            server.kv_used_ratio = lie
+            looks = len(server.asked)
+            await until(lambda looks=looks: len(server.asked) > looks + 8, "it is looked at")
+            generations = [fleet.submit(spec(max_tokens=4)) for _ in range(2)]
+            for generation in generations:
+                await finished(generation)
+                assert generation.finish_reason == "length"
         assert fleet.replica("r0").incarnation == 1
 
 

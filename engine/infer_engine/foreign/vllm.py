@@ -59,7 +59,8 @@ def read(answers: Mapping[str, Answer], page: Page) -> Reading:
 def _engine(page: Page, rank: str | None, error: str | None) -> Engine:
     """``page`` has this rank's samples alone."""
     used = page.value(KV_USED, _any)
-    ratio = min(1.0, max(0.0, used)) if used is not None else None
+    # What is no share is as good as not told.
+    ratio = used if used is not None and 0.0 <= used <= 1.0 else None
     asleep = [
         labels.get("sleep_state", "")
         for labels, value in page.of(SLEEP)
