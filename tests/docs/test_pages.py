@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from infer_console.cli.entry import build_parser
+from infer_console.view.keys import KEYS
 
 ROOT = Path(__file__).parents[2]
 #: The claims list commands that are run as they stand.
@@ -108,3 +109,9 @@ def test_every_command_has_the_options_that_its_verb_takes() -> None:
             seen += 1
     assert wrong == []
     assert seen > 50
+
+
+def test_every_name_that_a_keymap_knows_is_told() -> None:
+    """Those that act are called as the actions, on every page."""
+    told = set(re.findall(r"[a-z][a-z-]*", (ROOT / "docs/console.md").read_text(encoding="utf-8")))
+    assert sorted({key.name for key in KEYS if key.kind == "look"} - told) == []

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, mode_of, predict
+from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, mode_of
+from infer_engine.fleet.drain_effect import predict
 from infer_engine.fleet.pacing import Leaver, Room
 from infer_engine.protocol import Drain
 

@@ -6,11 +6,13 @@ import msgspec
 import pytest
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.view.alarms import alarm_lines, alarm_rows
+from infer_console.view.bindings import keys_of
 from infer_console.view.events import event_row, moment
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.gauge import BATCH_MARK, kv_gauge
 from infer_console.view.help import help_rows
-from infer_console.view.keys import ALL, key_bar, keys_of
+from infer_console.view.key_bar import key_bar
+from infer_console.view.keys import ALL
 from infer_console.view.look import Look, Size
 from infer_console.view.operations import operation_section
 from infer_console.view.replica_screen import replica_screen

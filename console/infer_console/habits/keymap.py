@@ -9,7 +9,8 @@ from typing import get_args
 
 import platformdirs
 
-from infer_console.view.keys import KEYS, keys_of
+from infer_console.view.bindings import keys_of
+from infer_console.view.keys import KEYS
 from infer_console.view.look import Keymap, ScreenName
 
 MAX_FILE_BYTES = 100_000

@@ -3,7 +3,7 @@
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.banner import actions_off, bar_tone
-from infer_console.view.keys import key_bar
+from infer_console.view.key_bar import key_bar
 from infer_console.view.layout import fill
 from infer_console.view.look import Look, ScreenName
 from infer_console.view.row import Line, Role, Row

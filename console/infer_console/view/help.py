@@ -1,8 +1,9 @@
 """The help page: every key of the screen, and what the signs mean."""
 
 from infer_console.terminal.safe_text import safe
+from infer_console.view.bindings import keys_of
 from infer_console.view.box import CLOSES, box, titled
-from infer_console.view.keys import ALL, Key, keys_of
+from infer_console.view.keys import ALL, Key
 from infer_console.view.look import Keymap, ScreenName
 from infer_console.view.row import Line, Role, Row, Shown, beside
 

@@ -4,9 +4,8 @@ capitals act."""
 import re
 from typing import Literal, LiteralString, NamedTuple
 
-from infer_console.terminal.safe_text import safe
-from infer_console.view.look import Keymap, ScreenName
-from infer_console.view.row import Line, Row, Shown, Tone
+from infer_console.view.look import ScreenName
+from infer_console.view.row import Shown
 
 ALL: tuple[ScreenName, ...] = (
     "fleet",
@@ -352,69 +351,3 @@ KEYS: tuple[Key, ...] = (
     Key("question_mark", "?", "help", "help", "this page", "look", ALL, 10),
     Key("q", "q", "quit", "quit", "leave; an engine started by this console ends with it", "look", ALL, 9),
 )
-
-
-def keys_of(screen: ScreenName, keymap: Keymap | None = None) -> list[Key]:
-    """With the keys of ``keymap`` in the place of the usual ones."""
-    usual = [key for key in KEYS if screen in key.screens]
-    if not keymap:
-        return usual
-    moved = {word for key in usual if key.name in keymap for word in key.shown.split()}
-    return [_mapped(key, keymap, moved) for key in usual]
-
-
-def _mapped(key: Key, keymap: Keymap, moved: set[str]) -> Key:
-    """``moved`` are keys that mean something else now, or nothing: no other line tells of them."""
-    keys = keymap.get(key.name)
-    if keys is not None:
-        shown = safe(" ".join(shown_key(each) for each in keys), 24)
-        return key._replace(key=",".join(keys), shown=shown, help=key.help or key.label)
-    kept = [word for word in key.shown.split() if word not in moved]
-    if len(kept) == len(key.shown.split()):
-        return key
-    return key._replace(shown=safe(" ".join(kept) or shown_key(key.key.partition(",")[0])))
-
-
-def acts(key: str, keymap: Keymap | None = None) -> bool:
-    """Whether that key acts on some screen."""
-    every = (each for screen in ALL for each in keys_of(screen, keymap))
-    return any(each.kind == "act" and key in each.key.split(",") for each in every)
-
-
-def shown_key(key: str) -> str:
-    """A key as the operator sees it."""
-    return next((usual.shown for usual in KEYS if usual.key == key and " " not in usual.shown), key)
-
-
-def key_bar(
-    screen: ScreenName,
-    width: int,
-    why_not: Shown = "",
-    tone: Tone = "bar",
-    keymap: Keymap | None = None,
-    without: frozenset[str] = frozenset(),
-) -> Row:
-    """The keys that fit: first those that look, then those that act, or why they do not. Those of the actions
-    ``without`` are not named."""
-    usual = [key for key in keys_of(screen, keymap) if key.bar and key.action not in without]
-    kept = [key for key in usual if not (why_not and key.kind == "act")]
-    while kept and _cells(kept) + len(why_not) > width:
-        kept.remove(min(reversed(kept), key=lambda key: key.bar))
-    last = [key for key in kept if key.action in ("help", "quit")]
-    line = Line(width, tone).put(" ")
-    for key in kept:
-        if key.kind == "look" and key not in last:
-            line.put(key.shown, "key").put(" ").put(key.label, "dim").put("  ")
-    acting = [key for key in kept if key.kind == "act"]
-    if why_not or acting:
-        line.put("│ ", "rule").put(why_not, "warn").put("  " if why_not else "")
-    for key in acting:
-        line.put(key.shown, "act").put(" ").put(key.label, "dim").put("  ")
-    line.put("│ ", "rule")
-    for key in last:
-        line.put(key.shown, "key").put(" ").put(key.label, "dim").put("  ")
-    return line.row()
-
-
-def _cells(keys: list[Key]) -> int:
-    return 7 + sum(len(key.shown) + len(key.label) + 3 for key in keys)

@@ -1,10 +1,10 @@
-"""May this replica be drained, and what will it do? Pure: facts in, an answer out."""
+"""May this replica be drained, and who of its requests goes where? Pure: facts in, an answer out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infer_engine.fleet.pacing import Leaver, Room, next_moves
-from infer_engine.protocol import Drain, DrainMode, Effect, ReplicaState
+from infer_engine.protocol import Drain, DrainMode, ReplicaState
 
 #: States in which a replica has a queue that can be closed.
 DRAINABLE: frozenset[ReplicaState] = frozenset({"ready", "draining", "drained"})
@@ -152,101 +152,3 @@ def _prefill_s(facts: DrainFacts, moves: Sequence[tuple[Leaver, str]]) -> float 
     for leaver, replica in moves:
         by_replica[replica] = by_replica.get(replica, 0) + leaver.tokens
     return max(by_replica.values()) / facts.prefill_tokens_per_s
-
-
-def predict(facts: DrainFacts, drain: Drain) -> Effect:
-    """What the drain will do, in the operator's words and as numbers."""
-    mode = mode_of(facts, drain)
-    running = len(facts.running)
-    cancelled = running if mode == "cancel" else 0
-    moved = facts.waiting if facts.other_ready else 0
-    held = facts.waiting - moved
-    seconds = seconds_to_drained(facts, mode)
-    ratio_now = _ratio(facts.fleet_kv_used, facts.fleet_kv_total)
-    moves = movers(facts, mode)
-    redo_tokens = sum(leaver.tokens for leaver, _ in moves)
-    staying = running - cancelled - len(moves)
-    coming_blocks = (facts.waiting_blocks if moved else 0) + sum(leaver.blocks for leaver, _ in moves)
-    ratio_after = _ratio(facts.others_kv_used + coming_blocks, facts.others_kv_total)
-
-    summary = [f"no new requests reach {facts.replica} (mode {mode})"]
-    if mode == "cancel":
-        summary.append(f"{_requests(running)} running here will be cancelled")
-    else:
-        until = "" if seconds is None or not running else f" (at most about {max(1.0, seconds):.0f} s)"
-        if moves:
-            to = ", ".join(sorted({replica for _, replica in moves}))
-            summary.append(
-                f"{_requests(len(moves))} running here will go on at {to}{'' if staying else until}: "
-                f"{redo_tokens:,} tokens are computed again there"
-            )
-        if mode == "migrate" and staying:
-            summary.append(
-                f"{_requests(staying)} running here will wait here for room elsewhere, or finish{until}"
-            )
-            if facts.bound:
-                summary.append(
-                    f"{facts.bound} of them until {'it ends' if facts.bound == 1 else 'they end'}: no other "
-                    "replica can go on within what the answer must match"
-                )
-        elif mode != "migrate" or not running:
-            summary.append(f"{_requests(running)} running here will finish{until}")
-    if moved:
-        summary.append(f"{_requests(moved)} waiting here will move to {', '.join(facts.other_ready)}")
-    if held:
-        summary.append(f"{_requests(held)} waiting here will be held: no other replica is ready")
-    waits_on = _waits_on(facts) if moved else 0
-    if waits_on:
-        summary.append(
-            f"the remaining replicas have no room for all: about {_requests(waits_on)} will wait there"
-        )
-    elif ratio_after is not None:
-        summary.append(f"KV use of the remaining replicas: about {ratio_after:.0%}")
-
-    warnings: list[str] = []
-    if facts.state in ("draining", "drained"):
-        warnings.append(f"{facts.replica} is already {facts.state}")
-    if facts.stalled:
-        warnings.append(
-            f"{facts.replica} is stalled: "
-            + ("nothing is cancelled" if mode == "cancel" else "nothing finishes")
-            + " and nothing moves before it answers or its process ends"
-        )
-    if not facts.other_ready:
-        warnings.append("no ready replica will be left: new requests will be held until one returns")
-    elif ratio_after is not None and ratio_after > 0.9:
-        warnings.append("the remaining replicas will be nearly full: expect waiting and preemptions")
-    return Effect(
-        summary=summary,
-        numbers={
-            "running": float(running),
-            "waiting": float(facts.waiting),
-            "moved": float(moved),
-            "migrated": float(len(moves)),
-            "recompute_tokens": float(redo_tokens),
-            "staying": float(staying),
-            "held": float(held),
-            "cancelled": float(cancelled),
-            "seconds_to_drained": seconds,
-            "ready_after": float(len(facts.other_ready)),
-            "fleet_kv_ratio": ratio_now,
-            "fleet_kv_ratio_after": ratio_after,
-        },
-        warnings=warnings,
-    )
-
-
-def _waits_on(facts: DrainFacts) -> int:
-    """About how many of the requests that move find no room where they go, all being alike."""
-    room = max(0, facts.others_kv_total - facts.others_kv_used)
-    if not facts.others_kv_total or not facts.waiting or facts.waiting_blocks <= room:
-        return 0
-    return facts.waiting - room * facts.waiting // facts.waiting_blocks
-
-
-def _ratio(used: int, total: int) -> float | None:
-    return used / total if total else None
-
-
-def _requests(count: int) -> str:
-    return "1 request" if count == 1 else f"{count} requests"

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infer_engine.fleet.cancelling import cancel_all
-from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, mode_of, predict
+from infer_engine.fleet.drain import DrainFacts, RunningFact, judge, mode_of
+from infer_engine.fleet.drain_effect import predict
 from infer_engine.fleet.generation import Refusal
 from infer_engine.fleet.health import health
 from infer_engine.fleet.ledger import Ledger

@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 from infer_console.habits.keymap import KeymapError, parse_keymap, read_keymap
+from infer_console.view.bindings import keys_of
 from infer_console.view.help import help_rows
-from infer_console.view.keys import KEYS, key_bar, keys_of
+from infer_console.view.key_bar import key_bar
+from infer_console.view.keys import KEYS
 from infer_console.view.row import plain
 
 GOOD = """

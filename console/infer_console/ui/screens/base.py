@@ -12,8 +12,8 @@ from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import safe
 from infer_console.ui.backpressure import is_behind
 from infer_console.ui.widgets.canvas import Canvas, RenderedLines
+from infer_console.view.bindings import acts, keys_of
 from infer_console.view.border import bordered, inside
-from infer_console.view.keys import acts, keys_of
 from infer_console.view.look import PANES, Cursor, Keymap, Pane, ScreenName, Size
 from infer_console.view.order import follow, pane_ids
 from infer_console.view.row import Row, plain

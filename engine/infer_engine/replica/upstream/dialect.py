@@ -60,6 +60,23 @@ class Dialect(Protocol):
         ...
 
 
+def shared_words(ask: Ask) -> dict[str, Any]:
+    """What vLLM and SGLang call the same."""
+    sampling = ask.sampling
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or -1,
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "stop_token_ids": list(ask.stop_token_ids),
+        "ignore_eos": not ask.ends,
+        "skip_special_tokens": False,
+    }
+
+
 def finish_of(reason: Any, known: Mapping[str, FinishReason]) -> FinishReason | None:
     """None while it goes on. Raise SaidError for an end that is none of a request's own: what the server did
     not finish may be finished elsewhere."""

@@ -12,7 +12,6 @@ import httpx2
 
 from infer_engine.core.dispatcher import Dispatcher
 from infer_engine.core.limits import LimitsError
-from infer_engine.core.plan import Plan
 from infer_engine.core.reported_pool import ReportedPool
 from infer_engine.core.request import Request
 from infer_engine.core.shown_slots import ShownSlots
@@ -32,12 +31,10 @@ from infer_engine.replica.upstream.books import Books
 from infer_engine.replica.upstream.dialect import Ask
 from infer_engine.replica.upstream.probe import Probe, Server, Unready, Unsuitable
 from infer_engine.replica.upstream.stream import Stream, Told
+from infer_engine.replica.upstream.taken_on import Elsewhere, client_of, info_of, most_running
 from infer_engine.replica.upstream.target import Target
-from infer_engine.replica.upstream.tls import proof_of
 from infer_engine.replica.upstream.upstream_loop import UpstreamLoop
 from infer_engine.replica.wire import SERVER_HWM, WILL_FAIL_AGAIN, identity
-from infer_engine.runner.runner import RunnerInfo
-from infer_engine.runner.step_output import StepOutput
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +50,6 @@ AGAIN_S = 0.2
 MOST_BROKEN = 6
 #: What ends a life may take so long to be closed.
 CLOSE_S = 2.0
-#: A connection that was idle for longer is not used again: servers close theirs after five seconds, and one
-#: that is closed just then loses the request.
-KEEP_S = 2.0
-#: Connections beside those of running streams: looks, and streams read to their end.
-SPARE_CONNECTIONS = 8
 TAIL_LINES = 12
 MOST_CHARS = 300
 
@@ -66,19 +58,6 @@ def printable(text: str) -> str:
     """What a server says may end on somebody's terminal: a line of bounded length, and nothing that moves a
     cursor."""
     return "".join(each if each.isprintable() else "·" for each in text[:MOST_CHARS])
-
-
-class _Elsewhere:
-    """The runner of a replica that computes nothing itself."""
-
-    def __init__(self, info: RunnerInfo) -> None:
-        self.info = info
-
-    def execute(self, plan: Plan) -> StepOutput:
-        raise RuntimeError("an upstream computes by itself")
-
-    def close(self) -> None:
-        """There is nothing to close."""
 
 
 class UpstreamReplica(Life):
@@ -256,44 +235,17 @@ class UpstreamReplica(Life):
 
     def _begin(self, server: Server) -> None:
         """It takes requests from now on."""
-        settings, reading, place = self.config.settings, server.reading, self._target.address
-        books = Books(reading)
-        size = settings.block_size
-        context = reading.context_length or self._target.context_length
-        most_running = min(settings.max_running, books.max_running or settings.max_running)
-        total = books.kv_total_tokens
-        blocks = settings.kv_blocks or (most_running * context if total is None else total) // size
-        info = RunnerInfo(
-            model=reading.model,
-            vocab_size=self._tokenizer.vocab_size,
-            context_length=min(context, self._target.context_length),
-            kv_blocks=max(1, blocks),
-            block_size=size,
-            kv_bytes_per_token=0,
-            weight_bytes=0,
-            device=place.place,
-            dtype="",
-            foreign=server.adapter.product,
-            lacks=tuple(sorted(server.lacks)),
-        )
+        settings, target = self.config.settings, self._target
+        books = Books(server.reading)
+        info = info_of(server, target, settings, books, self._tokenizer.vocab_size)
         try:
-            limits = starting_limits(settings, info).changed(max_running=most_running)
-            dispatcher = Dispatcher(ReportedPool(info.kv_blocks, size), limits, info.context_length)
+            limits = starting_limits(settings, info).changed(max_running=most_running(settings, books))
+            pool = ReportedPool(info.kv_blocks, info.block_size)
+            dispatcher = Dispatcher(pool, limits, info.context_length)
         except LimitsError as error:
             self._die(str(error), WILL_FAIL_AGAIN)
             return
-        headers = {} if self._target.token is None else {"authorization": f"Bearer {self._target.token}"}
-        connections = settings.max_running + SPARE_CONNECTIONS
-        http = self._http = httpx2.AsyncClient(
-            base_url=place.base_url,
-            headers=headers,
-            # How many there are at once is bounded by who is admitted.
-            limits=httpx2.Limits(
-                max_connections=None, max_keepalive_connections=connections, keepalive_expiry=KEEP_S
-            ),
-            trust_env=False,
-            verify=proof_of(place.base_url),
-        )
+        http = self._http = client_of(target, settings)
 
         def open_stream(request: Request, tell: Callable[[Stream, Told], None]) -> Stream:
             stream = Stream(request, self._ask(request), server.dialect, http, tell)
@@ -305,7 +257,7 @@ class UpstreamReplica(Life):
         self._loop = UpstreamLoop(
             incarnation=self.config.incarnation,
             dispatcher=dispatcher,
-            runner=_Elsewhere(info),
+            runner=Elsewhere(info),
             link=self,
             clock=self._clock,
             open_stream=open_stream,
@@ -315,7 +267,7 @@ class UpstreamReplica(Life):
         self._report(books)
         if server.note:
             self._note(server.note)
-            log.warning("replica %s: %s: %s", self.config.replica, place.place, server.note)
+            log.warning("replica %s: %s: %s", self.config.replica, target.address.place, server.note)
         self.send(
             Ready(
                 incarnation=self.config.incarnation,

@@ -6,7 +6,7 @@ from infer_engine.foreign.asking import entry, integer
 from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.protocol import FinishReason
 from infer_engine.replica.upstream.constraints import CONTINUED, with_keywords
-from infer_engine.replica.upstream.dialect import Ask, Heard, finish_of
+from infer_engine.replica.upstream.dialect import Ask, Heard, finish_of, shared_words
 from infer_engine.replica.upstream.token_ids import token_ids
 
 FINISHES: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
@@ -25,23 +25,10 @@ class Sglang:
     lacks = frozenset({"logprobs", "logit_bias", CONTINUED}) | LEFT_OUT
 
     def body(self, ask: Ask) -> dict[str, Any]:
-        sampling = ask.sampling
-        parameters: dict[str, Any] = {
-            "max_new_tokens": ask.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k or -1,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repetition_penalty,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "stop_token_ids": list(ask.stop_token_ids),
-            "ignore_eos": not ask.ends,
-            "skip_special_tokens": False,
-        }
+        parameters = {**shared_words(ask), "max_new_tokens": ask.max_tokens}
         if ask.min_tokens:
             parameters["min_new_tokens"] = ask.min_tokens
-        constraint = sampling.constraint
+        constraint = ask.sampling.constraint
         if constraint is not None:
             parameters["regex" if constraint.kind == "regex" else "json_schema"] = constraint.source
         return {"input_ids": ask.prompt, "sampling_params": parameters, "stream": True}

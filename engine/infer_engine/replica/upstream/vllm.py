@@ -8,7 +8,7 @@ from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.model.logprobs import TokenLogprobs
 from infer_engine.protocol import FinishReason
 from infer_engine.replica.upstream.constraints import CONTINUED, schema_of
-from infer_engine.replica.upstream.dialect import Ask, Heard, finish_of
+from infer_engine.replica.upstream.dialect import Ask, Heard, finish_of, shared_words
 from infer_engine.replica.upstream.token_ids import token_ids
 
 FINISHES: dict[str, FinishReason] = {"stop": "stop", "length": "length", "repetition": "stop"}
@@ -33,17 +33,8 @@ class Vllm:
             "max_tokens": ask.max_tokens,
             "stream": True,
             "return_token_ids": True,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k or -1,
-            "min_p": sampling.min_p,
+            **shared_words(ask),
             "seed": sampling.seed % (1 << 63),
-            "repetition_penalty": sampling.repetition_penalty,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "stop_token_ids": list(ask.stop_token_ids),
-            "ignore_eos": not ask.ends,
-            "skip_special_tokens": False,
         }
         if ask.min_tokens:
             body["min_tokens"] = ask.min_tokens
