@@ -12,10 +12,7 @@ from infer_console.cli.entry import build_parser
 from infer_console.view.keys import KEYS
 
 ROOT = Path(__file__).parents[2]
-#: The claims list commands that are run as they stand.
-PAGES = [
-    page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.name != "claims.md"
-]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 #: Written by a program that the page tells how to run.
 MADE = ("bench/results/",)
 #: Of other people's programs: Ray, vLLM, Prometheus; and pages that are about those.
