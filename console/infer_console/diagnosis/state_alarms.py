@@ -1,6 +1,7 @@
 """Alarms over states: who serves, who does not, and why; what is wanted and is not there."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from infer_engine.protocol import Alarm, Replica
 
@@ -14,6 +15,9 @@ from infer_console.diagnosis.unready import (
 )
 from infer_console.state.picture import Picture
 from infer_console.view.format import age
+
+#: Events looked at, newest first, for what a lost replica's requests came to.
+MAX_LOSS_EVENTS = 2_000
 
 
 def no_ready_replica(picture: Picture) -> Iterator[Alarm]:
@@ -120,10 +124,27 @@ def replica_restarting(picture: Picture) -> Iterator[Alarm]:
                 rule="replica_restarting",
                 severity="warning",
                 replica=name,
-                text=f"restarting, incarnation {replica.incarnation}{why}; its requests that had sent nothing"
-                " move, the others ended with replica_lost",
+                text=f"restarting{why}{_became(picture, name)}; incarnation {replica.incarnation}",
                 action="wait for ready",
             )
+
+
+def _became(picture: Picture, replica: str) -> str:
+    """What its requests came to since it was lost, as the feed tells it: they go on at other replicas, and
+    one that ends is told. Where the feed does not go back that far, nothing is counted."""
+    moved = ended = 0
+    for event in islice(reversed(picture.events), MAX_LOSS_EVENTS):
+        if event.replica != replica:
+            continue
+        if event.kind == "replica" and event.reason == "restarting":
+            break
+        moved += event.kind == "move" and event.reason == "replica_lost"
+        ended += event.kind == "finish" and event.reason == "error"
+    else:
+        return ", its requests go on elsewhere"
+    told = [f"{moved} {'request' if moved == 1 else 'requests'} moved"] if moved else []
+    told += [f"{ended} ended with an error"] if ended else []
+    return "".join(f", {each}" for each in told)
 
 
 def replica_stalled(picture: Picture) -> Iterator[Alarm]:

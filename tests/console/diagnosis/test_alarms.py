@@ -84,7 +84,7 @@ def test_a_fleet_of_which_nothing_is_known_has_none_either() -> None:
             {"state": "restarting", "incarnation": 3},
             "replica_restarting",
             "warning",
-            ["incarnation 3", "had sent nothing move", "replica_lost"],
+            ["incarnation 3", "its requests go on elsewhere"],
         ),
         ({"invariant_violations": 2}, "invariant_violations", "critical", ["2 times"]),
         (
@@ -422,3 +422,37 @@ def test_where_no_upstream_answers_nothing_is_said_to_load() -> None:
     loads = upstream("r1", error="127.0.0.1:18962: it is loading", was_ready=False)
     alarm = find_alarms(picture(upstream("r0"), loads))[0]
     assert (alarm.text.partition(" (")[0], alarm.action) == ("no upstream is ready", "see what each says")
+
+
+KILLED = "its process was killed by SIGKILL"
+
+
+def _fed(*told: tuple[str, str, str]) -> tuple[Event, ...]:
+    return tuple(
+        Event(seq=seq, at=float(seq), kind=kind, replica=name, reason=reason)  # type: ignore[arg-type]
+        for seq, (kind, name, reason) in enumerate(told)
+    )
+
+
+@pytest.mark.parametrize(
+    ("since", "says"),
+    [
+        ([], f"restarting: {KILLED}; incarnation 2"),
+        ([("move", "r0", "replica_lost")] * 12, f"restarting: {KILLED}, 12 requests moved; incarnation 2"),
+        (
+            [("move", "r0", "replica_lost"), ("finish", "r0", "error"), ("finish", "r1", "error")],
+            f"restarting: {KILLED}, 1 request moved, 1 ended with an error; incarnation 2",
+        ),
+    ],
+)
+def test_a_lost_replica_says_what_its_requests_came_to_and_no_more(
+    since: list[tuple[str, str, str]], says: str
+) -> None:
+    """They go on elsewhere: only what the feed tells to have ended has ended."""
+    before = [("move", "r0", "replica_lost"), ("finish", "r0", "error"), ("replica", "r0", "restarting")]
+    lost = replica(state="restarting", incarnation=2, error=KILLED)
+    shown = picture(lost, replica("r1"), events=_fed(*before, *since))
+    assert [alarm.text for alarm in find_alarms(shown)] == [says]
+    row = plain(alarm_rows(dataclasses.replace(shown, alarms=find_alarms(shown)), 120, 1)[0])
+    assert says.partition(";")[0] in row
+    assert "wait for ready" in row
