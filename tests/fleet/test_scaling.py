@@ -1,7 +1,9 @@
 """The recommended count, on incidents: a spike, slow growth, idleness, demand that comes and goes."""
 
+import dataclasses
 from collections.abc import Callable
 
+import pytest
 from infer_engine.fleet.outlook import Job
 from infer_engine.fleet.outlook_desk import Minute
 from infer_engine.fleet.outlook_words import of_tier
@@ -79,6 +81,44 @@ def test_idleness_gives_back_slowly_and_never_below_the_least() -> None:
 def test_demand_that_comes_and_goes_moves_nothing() -> None:
     flaps = played(lambda now_s: 3.0 if now_s % 120 < 60 else 0.5, 1_200, boot_s=0.0)
     assert counts(flaps) == [4]
+
+
+def calm(now_s: float, **fields: object) -> Demand:
+    """Four replicas of which one would do."""
+    quiet = Demand(now_s, 4, 0, 0.1, 4, 0, 400, 1_000, 64)
+    return dataclasses.replace(quiet, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"queue_wait_p95_s": 6.7},
+        {"queue_wait_p95_s": 6.7, "waiting": 9},
+        {"late": True},
+        {"ready": 3, "coming": 1, "unready": 1},
+        {"running": 200},
+    ],
+    ids=["waited", "wait", "late", "lost", "slots"],
+)
+def test_fewer_are_never_advised_while_something_is_wrong_nor_soon_after(wrong: dict[str, object]) -> None:
+    """Whatever the memory says: these wait for something else, or for who is not there."""
+    scaling = Scaling(1, 16)
+    for now_s in range(0, 290, 2):
+        assert scaling.recommend(calm(now_s)).replicas == 4, "not before five minutes were seen"
+    for now_s in range(290, 340, 2):
+        assert scaling.recommend(calm(now_s, **wrong)).replicas >= 4
+    for now_s in range(340, 630, 2):
+        assert scaling.recommend(calm(now_s)).replicas >= 4
+    after = scaling.recommend(calm(650))
+    assert after.replicas == 1
+    assert after.because == "queue wait p95 0.10 s; KV 10 %; fewer would have done for 5 min → 1 replica"
+
+
+def test_replicas_that_came_meanwhile_are_not_advised_away_at_once() -> None:
+    """What was advised before they came is no advice for them: first one was there, then four."""
+    scaling = Scaling(1, 16)
+    scaling.recommend(calm(0, ready=1))
+    assert scaling.recommend(calm(4)).replicas == 4
 
 
 def test_the_bounds_hold() -> None:

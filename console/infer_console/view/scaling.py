@@ -20,25 +20,23 @@ def coming(picture: Picture) -> list[str]:
 
 
 def scaling_line(picture: Picture, width: int) -> Row | None:
-    """``SCALE 6 ready + r7 starting   advice 9: …``. None where nothing is coming and nothing is advised.
-    What is already coming is no advice; and how many upstreams there are is not ours to say."""
+    """``SCALE 3 + r7 starting → 9  queue wait …``. None where as many are there or coming as are called for:
+    what is already coming is no advice; and how many upstreams there are is not ours to say."""
     scaling = picture.fleet.scaling if picture.fleet is not None else None
     if scaling is None or of_upstreams(picture):
         return None
     starting = coming(picture)
     there = scaling.ready + len(starting)
-    if scaling.recommended == there and not starting:
+    if scaling.recommended == there:
         return None
-    line = Line(width).put(" SCALE ", "label").put(safe(f"{scaling.ready} ready"), "strong")
+    line = Line(width).put(" SCALE ", "label").put(safe(str(scaling.ready)), "strong")
     if starting:
         line.put(" + ", "dim").put(_names(starting), "accent").put(" starting", "dim")
         if scaling.boot_s is not None and scaling.boot_measured:
             line.put(safe(f", {age(scaling.boot_s)} each"), "dim")
-    if scaling.recommended == there:
-        return line.put("   as many as are called for", "dim").row()
     more = scaling.recommended > there
-    line.put("   advice ", "label").put(safe(str(scaling.recommended)), "warn" if more else "strong")
-    return line.put(": ", "dim").put(safe(scaling.because, 300), "dim").row()
+    line.put(" → ", "dim").put(safe(str(scaling.recommended)), "warn" if more else "strong")
+    return line.put("  ").put(safe(scaling.because, 300), "dim").row()
 
 
 def _names(starting: list[str]) -> SafeText:

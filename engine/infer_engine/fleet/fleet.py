@@ -137,7 +137,14 @@ class Fleet:
             trouble=lost,
         )
         self.timelines = Timelines(self._ledger)
-        scaling = ScalingDesk(self._handles, self._ledger, self.measures, Scaling(1, settings.most_replicas))
+        scaling = ScalingDesk(
+            self._handles,
+            self._ledger,
+            self.measures,
+            Scaling(1, settings.most_replicas),
+            settings.slo_ttft_s,
+            settings.slo_itl_s,
+        )
         self._views = Views(
             settings,
             self._handles,

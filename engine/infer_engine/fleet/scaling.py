@@ -4,7 +4,9 @@ Two signals, and never how busy a device is, which says nothing of whether anybo
 wait for admission, and KV pressure, the blocks that are in use or needed by those who wait as a share of what
 may be admitted. A replica that is started now helps only after its boot time, so demand is taken as far ahead
 as that along its slope. More are recommended once that has been called for throughout UP_HOLD_S, fewer once
-fewer would have done throughout DOWN_HOLD_S: a spike or a lull that is over sooner moves nothing.
+fewer would have done throughout DOWN_HOLD_S: a spike or a lull that is over sooner moves nothing. Fewer would
+not have done while requests waited too long or the promised latencies were not kept, whatever memory says,
+nor is it known while a replica that should be ready is not.
 """
 
 import math
@@ -47,6 +49,12 @@ class Demand:
     #: Blocks in use or needed by those who wait, and blocks that one replica admits up to; None: unknown.
     kv_needed_blocks: int
     kv_per_replica_blocks: int | None
+    #: Requests that one replica runs at most; None: unknown.
+    slots_per_replica: int | None = None
+    #: Replicas that should be ready and are not: they load, failed or are fenced.
+    unready: int = 0
+    #: Latencies are over what was promised.
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +80,13 @@ class Scaling:
     _seen: deque[tuple[float, float]] = field(default_factory=deque[tuple[float, float]])
     #: Moments and what was called for.
     _called: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
+    #: Moments and how many would have done: not below what was there while something was wrong.
+    _enough: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
     _over_since_s: float | None = None
-    _last: int | None = None
+    #: When fewer were out of the question last.
+    _wrong_s: float | None = None
+    #: More than there are, recommended until fewer would have done for long or they are there.
+    _raised: int | None = None
 
     def recommend(self, demand: Demand) -> Recommendation:
         """To be asked every few seconds; history is kept in samples SAMPLE_S apart."""
@@ -83,13 +96,16 @@ class Scaling:
         wait_s = demand.queue_wait_p95_s
         over = wait_s is not None and wait_s > WAIT_TARGET_S and demand.waiting > 0
         self._over_since_s = (self._over_since_s or demand.now_s) if over else None
+        if demand.unready or demand.late or (wait_s is not None and wait_s > WAIT_TARGET_S):
+            self._wrong_s = demand.now_s
         called = self._called_for(demand, kv, slope_per_s, over=over)
         self._called.append((demand.now_s, called))
         while self._called[0][0] < demand.now_s - DOWN_HOLD_S:
             self._called.popleft()
-        present = demand.ready + demand.coming if self._last is None else self._last
-        recommended = self._held(demand.now_s, present)
-        self._last = recommended
+        self._enough.append((demand.now_s, max(called, self._slots_for(demand))))
+        while self._enough[0][0] < demand.now_s - DOWN_HOLD_S:
+            self._enough.popleft()
+        recommended = self._held(demand.now_s, demand.ready + demand.coming)
         pressure = kv / demand.ready if demand.ready and demand.kv_per_replica_blocks else None
         because = self._because(demand, pressure, slope_per_s, recommended)
         return Recommendation(recommended, because, pressure, slope_per_s * 60, self.boot_s)
@@ -113,16 +129,28 @@ class Scaling:
             called = max(called, ready + 1, math.ceil(ready * min(MOST_GROWTH, share) - 1e-9))
         return min(self.most, max(self.least, called))
 
+    def _slots_for(self, demand: Demand) -> int:
+        """Replicas on which all would run at once with slots to spare."""
+        if not demand.slots_per_replica:
+            return 0
+        asked = (demand.running + demand.waiting) / demand.slots_per_replica
+        return min(self.most, math.ceil(asked / KV_TARGET - 1e-9))
+
     def _held(self, now_s: float, present: int) -> int:
-        """What was called for throughout the hold, if that is more or fewer than ``present``."""
+        """What was called for throughout the hold, if that is more than are there; fewer, if that would have
+        done throughout the longer one and nothing was wrong meanwhile."""
         lately = [count for at_s, count in self._called if at_s >= now_s - UP_HOLD_S]
         seen_s = now_s - self._called[0][0]
-        if seen_s >= UP_HOLD_S - SAMPLE_S and min(lately) > present:
-            return min(lately)
-        if seen_s >= DOWN_HOLD_S - SAMPLE_S:
-            most = max(count for _, count in self._called)
-            if most < present:
-                return most
+        raised = min(self._raised or 0, max(count for _, count in self._called))
+        if seen_s >= UP_HOLD_S - SAMPLE_S:
+            raised = max(raised, min(lately))
+        if raised > present:
+            self._raised = raised
+            return raised
+        self._raised = None
+        calm_s = seen_s if self._wrong_s is None else min(seen_s, now_s - self._wrong_s)
+        if calm_s >= DOWN_HOLD_S - SAMPLE_S:
+            present = min(present, max(count for _, count in self._enough))
         return min(self.most, max(self.least, present))
 
     def _because(self, demand: Demand, pressure: float | None, slope_per_s: float, recommended: int) -> str:
@@ -138,8 +166,10 @@ class Scaling:
             parts.append(f"KV {pressure:.0%}".replace("%", " %"))
         if slope_per_s * self.boot_s >= 0.05:
             parts.append(f"growing by {slope_per_s * 60:.1f} replicas a minute")
+        fewer = recommended < demand.ready + demand.coming
+        parts.append("fewer would have done for 5 min" if fewer else f"boot {self.boot_s:.0f} s")
         noun = "replica" if recommended == 1 else "replicas"
-        return "; ".join([*parts, f"boot {self.boot_s:.0f} s"]) + f" → {recommended} {noun}"
+        return "; ".join(parts) + f" → {recommended} {noun}"
 
 
 def _slope(seen: Iterable[tuple[float, float]]) -> float:

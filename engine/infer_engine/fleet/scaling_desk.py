@@ -5,9 +5,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from infer_engine.fleet.health import has_stalled
 from infer_engine.fleet.ledger import Ledger
-from infer_engine.fleet.measures import Measures, wait_p95
+from infer_engine.fleet.measures import Measures, itl_figures, ttft_figures, wait_p95
 from infer_engine.fleet.scaling import WAIT_TARGET_S, Demand, Recommendation, Scaling
+from infer_engine.fleet.tracked import Tracked
 from infer_engine.protocol import ScalingStatus
 from infer_engine.replica.handle import ReplicaHandle
 
@@ -15,6 +17,10 @@ from infer_engine.replica.handle import ReplicaHandle
 STARTS_KEPT = 8
 #: How often demand is looked at, in seconds of the fleet's clock.
 PERIOD_S = 2.0
+#: Where none is promised, an ITL p99 above this is a stream that stands still to its reader.
+ASSUMED_ITL_S = 1.0
+#: Replicas in these should be ready and are not.
+_UNREADY = frozenset({"starting", "restarting", "failed", "fenced"})
 
 
 @dataclass(slots=True)
@@ -23,6 +29,9 @@ class ScalingDesk:
     ledger: Ledger
     measures: Measures
     scaling: Scaling
+    #: What was promised of the 99th percentiles; None: nothing.
+    slo_ttft_s: float | None = None
+    slo_itl_s: float | None = None
     _starts_s: deque[float] = field(default_factory=lambda: deque[float](maxlen=STARTS_KEPT))
     #: When the present life of each replica was first seen, until it is ready; then None.
     _began_s: dict[str, tuple[int, float | None]] = field(default_factory=dict[str, tuple[int, float | None]])
@@ -75,6 +84,8 @@ class ScalingDesk:
         if infos:
             needed += sum(request.needs_blocks(infos[0].block_size) for request in waiting)
         limits = [limit for each in ready if (limit := each.limits.get("admit_limit"))]
+        slots = [most for each in ready if (most := each.slots)]
+        busy = {request.generation.replica for request in requests}
         return Demand(
             now_s=now_s,
             ready=len(ready),
@@ -86,4 +97,20 @@ class ScalingDesk:
             waiting=len(waiting),
             kv_needed_blocks=needed,
             kv_per_replica_blocks=sum(limits) // len(limits) if limits else None,
+            slots_per_replica=sum(slots) // len(slots) if slots else None,
+            unready=sum(
+                each.state in _UNREADY or has_stalled(each, now_s, has_work=each.id in busy)
+                for each in handles
+            ),
+            late=self._late(requests, now_s),
         )
+
+    def _late(self, requests: list[Tracked], now_s: float) -> bool:
+        measures = self.measures.of.values()
+        itl_s = itl_figures([each.itl for each in measures], now_s).p99
+        if itl_s is not None and itl_s > (self.slo_itl_s or ASSUMED_ITL_S):
+            return True
+        if self.slo_ttft_s is None:
+            return False
+        ttft_s = ttft_figures([each.ttft for each in measures], requests, now_s).p99
+        return ttft_s is not None and ttft_s > self.slo_ttft_s
