@@ -15,7 +15,7 @@ from infer_engine.foreign.address import parse_address
 from infer_engine.foreign.asking import Asking
 from infer_engine.model.sampling import Sampling
 from infer_engine.model.tokenizer import Tokenizer
-from infer_engine.protocol import Drain, Scale
+from infer_engine.protocol import ChangeLimits, Drain, Scale
 from infer_engine.replica.upstream import tls
 from infer_engine.replica.upstream.probe import Probe, Unready
 from infer_engine.settings import ServerSettings, Upstream
@@ -517,6 +517,23 @@ def test_a_key_is_not_sent_where_others_read_it(tokenizer: Tokenizer) -> None:
     own = Upstream(url="vllm+http://elsewhere:8000", token_env="MISSING")
     with pytest.raises(UpstreamError, match="MISSING is not set"):
         upstream_fleet(ServerSettings(upstreams=(own,)), tokenizer, CONTEXT, environment={})
+
+
+async def test_no_more_are_sent_than_a_server_says_that_it_runs(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """More would wait inside it; what was wanted of it when it had more slots is cut to those it has."""
+    server = fake(tokenizer, "llamacpp")
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 1)
+        beyond = ChangeLimits(limits={"max_running": 6})
+        with pytest.raises(Refusal) as predicted:
+            fleet.limits.predict(beyond)
+        assert "max_running: 6 given, 1 to 4 allowed (llama.cpp runs 4 at once" in str(predicted.value)
+        with pytest.raises(Refusal, match="max_running"):
+            await fleet.limits.change(beyond)
+        await fleet.limits.change(ChangeLimits(limits={"max_running": 3}))
+        assert fleet.limits.now().replicas["r0"]["max_running"] == 3
+        answer = await fleet.limits.handles["r0"].set_limits({"max_running": 9, "max_passes": 2}, 15.0)
+        assert (answer.error, answer.new["max_running"], answer.new["max_passes"]) == (None, 4, 2)
 
 
 async def test_who_would_wait_inside_a_server_waits_before_it(tokenizer: Tokenizer, tmp_path: Path) -> None:

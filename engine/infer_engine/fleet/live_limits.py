@@ -80,11 +80,26 @@ def misfits(handle: ReplicaHandle, limits: Mapping[str, int]) -> str | None:
     first time."""
     if handle.info is None:
         return None
+    if beyond := _beyond_its_slots(handle, limits):
+        return beyond
     try:
         Limits(**cast("Any", {**handle.expected_limits, **limits})).checked(handle.info.kv_blocks, 0)
     except LimitsMisfitError as error:
         return f"{handle.id}: {error}"
     return None
+
+
+def _beyond_its_slots(handle: ReplicaHandle, limits: Mapping[str, int]) -> str | None:
+    """What somebody else's server tells of itself is the most: who is sent there beyond it waits inside it,
+    where nobody sees why."""
+    info, asked = handle.info, limits.get("max_running")
+    if info is None or info.most_running is None or asked is None or asked <= info.most_running:
+        return None
+    most, who = info.most_running, info.foreign or "its server"
+    return (
+        f"{handle.id}: max_running: {asked} given, 1 to {most} allowed ({who} runs {most} at once by its own"
+        " settings: more would wait inside it)"
+    )
 
 
 def _checked(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> list[_Change]:
@@ -116,4 +131,6 @@ def _check_one(handle: ReplicaHandle, command: ChangeLimits) -> _Change:
         Limits(**cast("Any", {**before, **command.limits})).checked(handle.info.kv_blocks, running)
     except LimitsMisfitError as error:
         raise misfit(error.problems[0].split(":")[0], f"{handle.id}: {error}") from None
+    if beyond := _beyond_its_slots(handle, command.limits):
+        raise misfit("max_running", beyond)
     return _Change(handle, before, running)

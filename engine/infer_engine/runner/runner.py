@@ -40,6 +40,8 @@ class RunnerInfo(Struct, frozen=True, kw_only=True):
     foreign: str | None = None
     #: Parameters of a request that it cannot be asked for.
     lacks: tuple[str, ...] = ()
+    #: So many run there at once by its own word, whatever the limits say; None: it does not tell.
+    most_running: AtLeastOne | None = None
 
 
 class Runner(Protocol):

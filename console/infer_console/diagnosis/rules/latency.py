@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from infer_console.diagnosis.case import Case
 from infer_console.diagnosis.moved import FirstMoved, first_moved
+from infer_console.diagnosis.unready import is_upstream
 from infer_console.state.finding import Finding, Proposal
 from infer_console.view.format import milliseconds, seconds
 
@@ -58,8 +59,8 @@ def _slots(case: Case) -> Proposal | None:
     """More in the batch, where the pool has room for them."""
     for name, replica, track in case.ready():
         slots, room = replica.max_running, track.last("free_ratio")
-        if slots is not None and slots < replica.limits.get("max_running", 0):
-            continue  # what ends it is a setting of somebody else's server
+        if is_upstream(replica):
+            continue  # its batch is its own setting: more from here would wait inside it
         if replica.waiting_reasons.get("slots") and slots and room is not None and room >= ROOM:
             more = slots * 3 // 2
             entering = min(replica.waiting or 0, more - slots)

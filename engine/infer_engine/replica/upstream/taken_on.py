@@ -55,6 +55,7 @@ def info_of(
         dtype="",
         foreign=server.adapter.product,
         lacks=tuple(sorted(server.lacks)),
+        most_running=books.max_running or None,
     )
 
 

@@ -7,10 +7,12 @@ All of it is our own replica's loop but for the step: a step is whatever has com
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import structs
+
 from infer_engine.core.dispatcher import Dispatcher
 from infer_engine.core.plan import Finish, Plan
 from infer_engine.core.request import Request
-from infer_engine.replica.messages import Ack, Observe, Refused, TokenOut, ToReplica
+from infer_engine.replica.messages import Ack, Observe, Refused, SetLimits, TokenOut, ToReplica
 from infer_engine.replica.step_loop import Link, StepLoop
 from infer_engine.replica.upstream.dialect import Heard
 from infer_engine.replica.upstream.stream import Broke, Ended, Stream, Told
@@ -59,6 +61,8 @@ class UpstreamLoop(StepLoop):
         self._dirty = True
         #: The server did something though nothing came of it that we could see.
         self._moved = False
+        #: By its own word.
+        self._most_running = runner.info.most_running
         self._suspect = False
         self._asleep = False
         self._held_until_s = float("-inf")
@@ -76,6 +80,14 @@ class UpstreamLoop(StepLoop):
         for stream in self._open.values():
             stream.close()
         self._open.clear()
+
+    def _set_limits(self, message: SetLimits) -> None:
+        """More than it runs would wait inside it: what was wanted of a life with more slots is cut to what it
+        has now."""
+        most, asked = self._most_running, message.max_running
+        if most is not None and asked is not None and asked > most:
+            message = structs.replace(message, max_running=most)
+        super()._set_limits(message)
 
     # --- what its owner sees of the server -----------------------------------------------------------------
 
