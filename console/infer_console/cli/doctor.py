@@ -30,24 +30,27 @@ def _doctor(arguments: Namespace) -> int:
     from infer_console.cli.output import note, print_json
 
     async def work(client: "EngineClient") -> int:
-        findings, alarms, simulated, trouble = await _examine(client)
+        findings, alarms, simulated, trouble, nothing = await _examine(client)
         if trouble:
             note(f"nothing is known of the time before: {trouble}")
         if arguments.json:
             found = [_document(each) for each in findings]
             print_json({"version": 1, "simulated": simulated, "findings": found, "alarms": alarms})
         else:
-            print_findings(findings, alarms, simulated)
+            print_findings(findings, alarms, simulated, nothing)
         return codes.OK
 
     return call(arguments, work)
 
 
-async def _examine(client: "EngineClient") -> tuple[tuple["Finding", ...], tuple["Alarm", ...], bool, str]:
+async def _examine(
+    client: "EngineClient",
+) -> tuple[tuple["Finding", ...], tuple["Alarm", ...], bool, str, str]:
     """What is found after the past and a few seconds of the present, and what is wrong at its end; whether
-    all of it is simulated; why the past is not known, where it is not."""
+    all of it is simulated; why the past is not known, where it is not; what to say where nothing is found."""
     from infer_console.diagnosis.alarms import find_alarms
     from infer_console.diagnosis.doctor import Doctor
+    from infer_console.diagnosis.sight import nothing_found
     from infer_console.state.fold import ConsoleState
 
     hello = await client.hello()
@@ -67,8 +70,8 @@ async def _examine(client: "EngineClient") -> tuple[tuple["Finding", ...], tuple
                     break
     except TimeoutError:
         pass  # a quiet fleet has little to tell
-    alarms = find_alarms(state.picture(time.time(), time.time()))
-    return findings, alarms, hello.fleet.simulated, trouble
+    picture = state.picture(time.time(), time.time())
+    return findings, find_alarms(picture), hello.fleet.simulated, trouble, nothing_found(picture)
 
 
 async def _past(
@@ -124,7 +127,12 @@ def _document(finding: "Finding") -> dict[str, Any]:
     return document
 
 
-def print_findings(findings: tuple["Finding", ...], alarms: tuple["Alarm", ...], simulated: bool) -> None:
+def print_findings(
+    findings: tuple["Finding", ...],
+    alarms: tuple["Alarm", ...],
+    simulated: bool,
+    nothing: str = "nothing found",
+) -> None:
     """Where no cause is found, what is wrong all the same."""
     from infer_console.cli.output import print_line
     from infer_console.cli.tables import alarm_words, print_simulated
@@ -133,7 +141,7 @@ def print_findings(findings: tuple["Finding", ...], alarms: tuple["Alarm", ...],
 
     print_simulated(simulated)
     if not findings and not alarms:
-        print_line("nothing found")
+        print_line(nothing)
     elif not findings:
         print_line("no rule sees a cause beyond what the alarms say:")
         for alarm in alarms:

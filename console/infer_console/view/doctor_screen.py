@@ -1,5 +1,6 @@
 """The Doctor and audit screen: what is wrong and why, and who did what."""
 
+from infer_console.diagnosis.sight import nothing_found
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.alarms import alarm_sign
@@ -69,6 +70,8 @@ def _no_finding(picture: Picture, width: int) -> list[Row]:
     if picture.findings:
         return [Line(width).put(" ").put(safe("no finding matches the filter"), "ok").row()]
     if not picture.alarms:
+        if is_watched(picture):  # that most rules say nothing is no good news there
+            return [Line(width).put(" ").put(safe(nothing_found(picture)), "dim").row()]
         return [Line(width).put(" ").put(safe("nothing found: no rule sees a cause"), "ok").row()]
     rows = [Line(width).put(" ").put(safe("no rule sees a cause beyond what the alarms say:"), "dim").row()]
     for alarm in picture.alarms:

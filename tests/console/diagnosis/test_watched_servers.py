@@ -8,13 +8,19 @@ import msgspec
 import pytest
 from infer_console.diagnosis.alarms import find_alarms
 from infer_console.diagnosis.doctor import Doctor
+from infer_console.diagnosis.rules.registry import RULES
+from infer_console.diagnosis.sight import SIGHT, nothing_found, seeing
 from infer_console.state.finding import Finding
 from infer_console.state.picture import Link, Picture, ReplicaPicture
+from infer_console.view.doctor_screen import doctor_screen
+from infer_console.view.look import Look, Size
+from infer_console.view.row import plain
 from infer_engine.foreign.adapters import ADAPTERS, read
 from infer_engine.foreign.asking import Answer
 from infer_engine.foreign.watching import Watching
 from infer_engine.protocol import Status
 from support.foreign_server import llamacpp_pages, page, vllm_pages
+from support.pictures import incident
 
 Pages = Mapping[str, bytes]
 AT = 1_772_939_486.0
@@ -29,6 +35,7 @@ class Hour:
         self._doctor = Doctor()
         self._second = 0
         self.alarms: set[str] = set()
+        self.picture: Picture
 
     def look(self, kind: str, each: Mapping[str, Pages], looks: int) -> tuple[Finding, ...]:
         found: tuple[Finding, ...] = ()
@@ -50,6 +57,7 @@ class Hour:
                 totals=first.totals,
                 replicas={row.id: ReplicaPicture(status=row) for row in replicas},
             )
+            self.picture = picture
             found = self._doctor.look(picture)
             self.alarms |= {alarm.rule for alarm in find_alarms(picture)}
         return found
@@ -110,6 +118,20 @@ def test_waiting_at_a_full_pool_is_kv_pressure_and_nothing_about_our_marks() -> 
     assert (finding.rule, finding.replica) == ("kv_pressure", "a")
     assert "99% of the pool is used" in finding.words
     assert finding.action is None  # nobody has a headroom to raise there
+
+
+def test_a_watched_server_says_how_many_of_the_rules_see_it() -> None:
+    """All slots full and two waiting, and no rule says a word: that is no clean bill of health."""
+    hour = Hour()
+    hour.look("llamacpp", {"a": llamacpp_pages("busy")}, 2)
+    few = seeing(hour.picture)
+    assert set(SIGHT) == {rule.name for rule in RULES}
+    assert 0 < few < len(SIGHT) // 2
+    assert "kv_exhaustion" not in {name for name, sight in SIGHT.items() if sight(hour.picture)}
+    rows = [plain(row) for row in doctor_screen(hour.picture, Look(), Size(80, 24), hour.picture.at)]
+    said = f" nothing found by the {few} of {len(SIGHT)} rules for which this server tells enough"
+    assert any(row.startswith(said) for row in rows)
+    assert nothing_found(incident()) == "nothing found", "our own tells all"
 
 
 def test_preemptions_are_counted() -> None:
