@@ -24,6 +24,8 @@ LEAST_ACTION = 12
 #: Of replicas that have the same alarm.
 MOST_NAMED = 3
 _FIGURES = re.compile(r"[0-9][0-9.,]*")
+#: A text that says itself for how long.
+_LASTS = re.compile(r" for [0-9.]+[smhd]")
 
 
 def alarm_sign(alarm: Alarm) -> tuple[Shown, Role]:
@@ -145,7 +147,7 @@ def _since(alarm: Alarm) -> SafeText:
         stood = safe(f"≥{age(alarm.at_least_s)}")
     else:
         return safe(" ")
-    return safe(" ") if " for " in alarm.text[:24] else safe(f" {stood} ")
+    return safe(" ") if _LASTS.search(alarm.text.split("; ", 1)[0]) else safe(f" {stood} ")
 
 
 def _tail(alarm: Alarm) -> SafeText:

@@ -23,6 +23,7 @@ from infer_engine.protocol import (
     StepMakeup,
     TierUse,
 )
+from msgspec.structs import replace
 
 QUIET = {
     "state": "ready",
@@ -394,6 +395,16 @@ def test_an_upstream_that_does_not_answer_is_told_with_the_reason() -> None:
     assert found.action == "look at that server; it is looked for again"
     again = find_alarms(picture(replica(), upstream("r1", error="127.0.0.1:18962 does not answer: E")))
     assert again[0].text == "llama.cpp at 127.0.0.1:18962 is not reachable for 2m10s: E"
+
+
+def test_an_alarm_has_one_duration() -> None:
+    """Its text says since when nobody answers; when the alarm began would stand behind the error's words."""
+    shown = picture(replica("r0", launcher="upstream"), upstream("r1"))
+    (found,) = find_alarms(shown)
+    lasting = dataclasses.replace(shown, alarms=(replace(found, since_s=77.0),))
+    row = plain(alarm_rows(lasting, 200, 1)[0])
+    assert "not reachable for 2m10s" in row
+    assert "77s" not in row
 
 
 @pytest.mark.parametrize(
