@@ -22,3 +22,22 @@ def one_more(case: Case, effect: str) -> Proposal | None:
         words=f"scale {wanted - 1}→{wanted}",
         effect=f"{effect}{when}",
     )
+
+
+#: Share of what is there that test traffic has where it is the load.
+TESTS = 0.5
+
+
+def stop_tests(case: Case) -> Proposal | None:
+    """Where most of what runs and waits is test traffic, it is the first to go."""
+    fleet, totals = case.picture.fleet, case.picture.totals
+    if fleet is None or totals is None or not fleet.traffic.running:
+        return None
+    tests = fleet.traffic.in_flight
+    if not tests or tests < TESTS * ((totals.running or 0) + (totals.waiting or 0)):
+        return None
+    return Proposal(
+        name="inject-stop",
+        words="stop the test traffic (I)",
+        effect=f"{tests} test requests end at once, {fleet.traffic.profile or 'test'} traffic is the load",
+    )

@@ -31,6 +31,8 @@ class Proposal(Struct, frozen=True, kw_only=True):
                 words += ["--replica", self.target] if self.target else []
             case "shed":
                 words.append("on")
+            case "inject-stop":
+                words[-1:] = ["inject", "--stop"]
             case "scale":
                 words.append(params.pop("replicas", ""))
             case "limits":

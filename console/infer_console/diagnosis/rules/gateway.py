@@ -17,8 +17,8 @@ TOKENIZE_S, TOKENIZE_SHARE = 0.5, 0.5
 def gateway_lag(case: Case) -> Iterator[Finding]:
     held_s = case.fleet.held_s("loop_lag_s", LAG_S)
     gateway = case.picture.fleet.gateway if case.picture.fleet is not None else None
-    if gateway is None or held_s < HELD_S:
-        return
+    if gateway is None or held_s < HELD_S or gateway.connections == 0:
+        return  # with no connection nobody's stream is late
     connections = f"{count(gateway.connections)} of {count(gateway.max_connections)}"
     yield Finding(
         rule="gateway_lag",

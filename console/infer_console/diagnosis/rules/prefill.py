@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 
+from infer_engine.protocol import Replica
+
+from infer_console.diagnosis.advice import stop_tests
 from infer_console.diagnosis.case import Case
 from infer_console.diagnosis.track import median
 from infer_console.state.finding import Finding, Proposal
@@ -16,7 +19,7 @@ LONG_STEP_S = 0.08
 #: So many decode beside it.
 DECODING = 4
 #: The token budget that is proposed is not cut below this.
-LEAST_BUDGET = 128
+LEAST_BUDGET = 32
 
 
 def prefill_interference(case: Case) -> Iterator[Finding]:
@@ -49,23 +52,25 @@ def prefill_interference(case: Case) -> Iterator[Finding]:
             confidence=min(1.0, sum(mixed) / len(mixed)),
             words=f"prefill interference: steps take {milliseconds(with_chunk_s)} ms with a chunk of a"
             f" prompt, {milliseconds(without_s)} ms without; {replica.running} run beside it",
-            action=_smaller_chunks(name, step.token_budget, with_chunk_s, without_s, replica.max_running),
+            action=stop_tests(case) or _smaller_chunks(replica, step.token_budget, with_chunk_s, without_s),
         )
 
 
-def _smaller_chunks(
-    name: str, budget: int, with_s: float, without_s: float, max_running: int | None
-) -> Proposal | None:
-    """Half the budget, where that is still room for everybody who decodes."""
-    least = max(LEAST_BUDGET, max_running or 0)
-    half = max(least, budget // 2)
+def _smaller_chunks(replica: Replica, budget: int, with_s: float, without_s: float) -> Proposal | None:
+    """Half the budget, where that is still room for everybody who decodes. A batch may not be larger than the
+    budget, so it is cut with it where it would be."""
+    half = max(LEAST_BUDGET, replica.running or 0, budget // 2)
     if half >= budget:
         return None
+    params, batch = {"token_budget": str(half)}, replica.limits.get("max_running", replica.max_running or 0)
+    cut = f", batch {batch}→{half}" if batch > half else ""
+    if cut:
+        params["max_running"] = str(half)
     step_s = without_s + (with_s - without_s) * half / budget
     return Proposal(
         name="limits",
-        target=name,
-        params={"token_budget": str(half)},
-        words=f"{name}: token budget {budget}→{half}",
+        target=replica.id,
+        params=params,
+        words=f"{replica.id}: token budget {budget}→{half}{cut}",
         effect=f"steps ~{milliseconds(step_s)} ms, prompts take {budget / half:.1f}× as long",
     )

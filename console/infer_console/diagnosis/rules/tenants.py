@@ -36,7 +36,7 @@ def tenant_crowding(case: Case) -> Iterator[Finding]:
         for name, replica, _ in case.serving()
         if replica.waiting and replica.tenants and replica.tenants[0].tenant == first.tenant
     ]
-    if not any(_waited(replica) for _, replica, _ in case.serving()):
+    if not any(_waited(replica) and _lacks_blocks(replica) for _, replica, _ in case.serving()):
         return
     pools = sum(replica.kv.total or 0 for _, replica, _ in case.serving())
     of_pools = first.kv_blocks / pools if pools else share
@@ -101,6 +101,12 @@ def batch_crowding(case: Case) -> Iterator[Finding]:
                 effect=f"{count(batch.kv_blocks)} blocks at once for {waiting} that wait; batch stays queued",
             ),
         )
+
+
+def _lacks_blocks(replica: Replica) -> bool:
+    """Somebody waits for what the tenant holds; for a slot or the step's tokens it does not matter who holds
+    the blocks."""
+    return any(replica.waiting_reasons.get(reason, 0) for reason in ("kv", "headroom", "tenant"))
 
 
 def _waited(replica: Replica) -> bool:
