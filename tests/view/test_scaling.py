@@ -18,10 +18,17 @@ def fleet(recommended: int) -> Fleet:
     return Fleet(name="x", model="m", scaling=scaling)
 
 
+def scaled(recommended: int) -> Picture:
+    """Three are ready, as the advice has it, and r7 is starting."""
+    picture = incident(fleet=fleet(recommended))
+    ready = [name for name, each in picture.replicas.items() if each.status.state == "ready"][:3]
+    return dataclasses.replace(picture, replicas={name: picture.replicas[name] for name in (*ready, "r7")})
+
+
 def settled(recommended: int) -> Picture:
     """Nobody is starting."""
-    picture = incident(fleet=fleet(recommended))
-    there = {name: each for name, each in picture.replicas.items() if each.status.state == "ready"}
+    picture = scaled(recommended)
+    there = {name: each for name, each in picture.replicas.items() if name != "r7"}
     return dataclasses.replace(picture, replicas=there)
 
 
@@ -36,10 +43,21 @@ def test_it_stands_on_the_fleet_screen_where_the_count_differs() -> None:
 
 
 def test_what_is_coming_is_no_advice() -> None:
-    assert scaling_line(incident(fleet=fleet(4)), 120) is None
-    line = scaling_line(incident(fleet=fleet(5)), 120)
+    assert scaling_line(scaled(4), 120) is None
+    line = scaling_line(scaled(5), 120)
     assert line is not None
     assert plain(line).startswith(" SCALE 3 + r7 starting → 5  KV 94 %")
+
+
+def test_one_that_was_lost_since_the_advice_is_no_advice_to_have_fewer() -> None:
+    """The advice is of a moment in which more were ready, or fewer were there."""
+    assert scaling_line(scaled(3), 120) is None
+    picture = settled(2)
+    less = dict(list(picture.replicas.items())[1:])
+    assert scaling_line(dataclasses.replace(picture, replicas=less), 120) is None
+    line = scaling_line(picture, 120)
+    assert line is not None
+    assert plain(line).startswith(" SCALE 3 → 2  ")
 
 
 def test_how_many_upstreams_there_are_is_not_ours_to_say() -> None:

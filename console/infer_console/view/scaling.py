@@ -26,10 +26,12 @@ def scaling_line(picture: Picture, width: int) -> Row | None:
     if scaling is None or of_upstreams(picture):
         return None
     starting = coming(picture)
-    there = scaling.ready + len(starting)
-    if scaling.recommended == there:
+    ready = sum(each.status.state == "ready" for each in picture.replicas.values())
+    there = ready + len(starting)
+    # The advice is up to 2 s older than the states: fewer are meant of those that it counted.
+    if scaling.recommended == there or (scaling.recommended < there and (starting or scaling.ready != ready)):
         return None
-    line = Line(width).put(" SCALE ", "label").put(safe(str(scaling.ready)), "strong")
+    line = Line(width).put(" SCALE ", "label").put(safe(str(ready)), "strong")
     if starting:
         line.put(" + ", "dim").put(_names(starting), "accent").put(" starting", "dim")
         if scaling.boot_s is not None and scaling.boot_measured:
