@@ -162,6 +162,31 @@ async def test_quit_does_not_ask_for_test_traffic() -> None:
         assert driven.app.return_code == 0
 
 
+async def test_enter_in_the_palette_as_it_opens_ends_nothing() -> None:
+    async with drive(pictures.small(), embedded=True) as driven:
+        await driven.press("ctrl+p")
+        await driven.wait_for("▸ fleet")
+        await driven.press("enter")
+        await driven.wait("the palette gone", lambda: "Commands" not in driven.text)
+        assert driven.app.return_code is None
+
+
+async def test_leaving_by_the_palette_asks_for_test_traffic_too() -> None:
+    small = pictures.small()
+    assert small.fleet is not None
+    assert small.fleet.traffic.in_flight > 0
+    async with drive(small, embedded=True) as driven:
+        await driven.press("ctrl+p", "up")
+        await driven.type("q")
+        await driven.press("enter")
+        await driven.wait_for("the test traffic that it runs")
+        await driven.press("enter")
+        await driven.wait("the question gone", lambda: "Leave?" not in driven.text)
+        assert driven.app.return_code is None
+        await driven.press("q")
+        assert driven.app.return_code == 0
+
+
 async def test_a_filter_moves_the_cursor_and_gives_it_back() -> None:
     async with drive(pictures.incident()) as driven:
         await driven.press("j")
