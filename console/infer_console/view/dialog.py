@@ -268,8 +268,8 @@ def _keys(dialog: Dialog, inner: int) -> Row:
     line, form = Line(inner, "dialog"), dialog.form
     if form.word:
         line.put(safe(form.word, 20), "act").put(" and ", "dim").put("enter", "key").put(" applies   ", "dim")
-    elif form.action.key and not form.takes_text():
-        line.put(safe(form.action.key), "act").put(" again applies   ", "dim")
+    elif form.again and not form.takes_text():
+        line.put(safe(" or ".join(form.again)), "act").put(" again applies   ", "dim")
     if form.focused_field is not None:
         line.put("enter", "key").put(" to Close   ", "dim")
     line.put("↑↓", "key").put(" field   ", "dim").put("←→", "key").put(" change   ", "dim")

@@ -53,13 +53,23 @@ class Answered(Message):
 
 
 class ActionScreen(OverlayScreen):
-    def __init__(self, below: ConsoleScreen, action: Action, target: str | None, given: Given) -> None:
+    def __init__(
+        self,
+        below: ConsoleScreen,
+        action: Action,
+        target: str | None,
+        given: Given,
+        undone_by: str | None = None,
+    ) -> None:
+        """``undone_by`` is the key that opened it to take another action back: it confirms too."""
         super().__init__(below)
         scopes = ()
         if action.target == "replica or fleet" and target is not None:
             scopes = (target, "all replicas")
         action = with_replicas(action, below.console.collector.picture, target)
         form = Form.of(action, target, given, scopes)
+        if undone_by is not None:
+            form.undoes(undone_by)
         self.dialog = Dialog(form, Prediction("asking", [], []))
         self._number = 0
         #: Of what the prediction on the screen was made for.
@@ -131,7 +141,7 @@ class ActionScreen(OverlayScreen):
                 form.move(-1)
             case "enter":
                 self._entered()
-            case own if own == form.action.key and not form.takes_text():
+            case own if own in form.again and not form.takes_text():
                 self._apply()
             case _:
                 if form.key(event.key, event.character):
