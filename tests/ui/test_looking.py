@@ -68,6 +68,15 @@ async def test_pause_freezes_what_is_shown_and_turns_actions_off() -> None:
         await driven.wait_for("smollm2")
 
 
+async def test_a_key_that_acts_elsewhere_says_where() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("X")
+        await driven.wait_for("X cancel does nothing here: it acts on 2 replica, 3 requests, 4 streams")
+        await driven.press("6", "D")
+        await driven.wait_for("D drain does nothing here: it acts on 1 fleet, 2 replica")
+        assert driven.collector.commands == []
+
+
 async def test_alarms_are_stepped_through() -> None:
     async with drive(pictures.incident()) as driven:
         await driven.press("exclamation_mark")

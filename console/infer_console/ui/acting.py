@@ -33,7 +33,8 @@ class Acting:
         if not isinstance(below, ConsoleScreen):
             return
         if self._app.look.paused:
-            self._app.say("paused: action keys are off; p goes on")
+            replayed = "this is a recording: action keys are off"
+            self._app.say(replayed if self._app.time.is_replay else "paused: action keys are off; p goes on")
             return
         picture = self._app.collector.picture
         if picture.read_only:
