@@ -124,7 +124,10 @@ def test_rows(picture: Picture, width: int) -> list[Row]:
 def _counted(traffic: TrafficStatus, line: Line) -> list[Row]:
     """What became of the test requests, behind what stands in ``line``; what is too long has its own row."""
     words: list[tuple[SafeText, Role]] = [
-        (safe(f"sent {traffic.sent}  in flight {traffic.in_flight}  finished {traffic.finished}"), "text")
+        (
+            safe(f"sent {traffic.sent:,}  in flight {traffic.in_flight:,}  finished {traffic.finished:,}"),
+            "text",
+        )
     ]
     if traffic.failed:
         words.append((safe(f"failed {traffic.failed}"), "crit"))

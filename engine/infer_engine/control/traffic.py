@@ -167,7 +167,7 @@ class Injector:
         else:
             self._end(under_way.id, "stopped by an operator")
             self._operations.cancel(under_way.id, "stopped by an operator")
-            message = f"{under_way.id} stopped after {self.status().sent} requests"
+            message = f"{under_way.id} stopped after {self.status().sent:,} requests"
         return self._operations.record(
             "inject-stop", "fleet", message, actor=command.actor, reason=command.reason
         )
@@ -234,8 +234,8 @@ class Injector:
 
     def _progress(self) -> str:
         status = self.status()
-        skipped = f", {status.not_sent} not sent (too much waits)" if status.not_sent else ""
-        return f"{status.sent} sent, {status.finished} finished, {status.failed} failed{skipped}"
+        skipped = f", {status.not_sent:,} not sent (too much waits)" if status.not_sent else ""
+        return f"{status.sent:,} sent, {status.finished:,} finished, {status.failed:,} failed{skipped}"
 
     # --- how much it may be --------------------------------------------------------------------------------
 
