@@ -129,8 +129,8 @@ def test_columns_do_not_run_together() -> None:
     assert token_words(8_192.0) == "8,192 tok"
     assert token_words(130_091.0) == "130,091 tok"
     assert token_words(13_009_157.0) == "13.0M tok"
-    a = Side("a", {"w": Fact("  waiting: token_budget", 7.0)})
-    b = Side("b", {"w": Fact("  waiting: token_budget", 9.0)})
+    a = Side("a", {"  waiting: token_budget": Fact("  waiting: token_budget", 7.0)})
+    b = Side("b", {"  waiting: token_budget": Fact("  waiting: token_budget", 9.0)})
     assert any({"token_budget", "7"} <= {*plain(row).split()} for row in diff_rows(a, b, 100))
 
 

@@ -84,7 +84,7 @@ def lost_row(picture: Picture, width: int) -> Row | None:
 _LINK: dict[str, tuple[Shown, Role]] = {"link lost": ("LINK", "crit"), "link back": ("LINK", "ok")}
 
 
-def _word(event: Event) -> tuple[SafeText, Role]:
+def _word(event: Event) -> tuple[Shown, Role]:
     if event.kind == "replica" and event.replica is None and event.reason in _LINK:
         return _LINK[event.reason]
     return WORDS.get(event.kind, (safe(event.kind.upper(), 7), "notice"))
