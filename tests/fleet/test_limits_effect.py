@@ -12,6 +12,8 @@ def test_a_smaller_budget_takes_more_steps_and_none_is_longer() -> None:
     assert "400 ms, of at most 2,048 tokens" in longest
     assert "of at most 256 none is longer" in longest
     assert "may take longer" in meaning(LOAD, BEFORE, {"token_budget": 4_096})[1]
+    idle = meaning(LOAD._replace(decoding=0), BEFORE, {"token_budget": 256})
+    assert idle[0] == "a prompt of 4,096 tokens takes at least 16 steps (now 2)"
     assert len(meaning(LOAD._replace(longest_step_s=None), BEFORE, {"token_budget": 256})) == 1
 
 

@@ -40,10 +40,9 @@ def meaning(load: Load, before: Mapping[str, int], limits: Mapping[str, int]) ->
 def _budget(load: Load, old: int, new: int) -> list[str]:
     left_old, left_new = max(1, old - load.decoding), max(1, new - load.decoding)
     steps_old, steps_new = ceil(EXAMPLE_TOKENS / left_old), ceil(EXAMPLE_TOKENS / left_new)
-    lines = [
-        f"beside the {load.decoding} that decode now, a prompt of {EXAMPLE_TOKENS:,} tokens takes "
-        f"at least {_steps(steps_new)} (now {steps_old:,})"
-    ]
+    beside = f"beside the {load.decoding:,} that decode now, " if load.decoding else ""
+    prompt = f"{beside}a prompt of {EXAMPLE_TOKENS:,} tokens"
+    lines = [f"{prompt} takes at least {_steps(steps_new)} (now {steps_old:,})"]
     if load.longest_step_s is not None:
         longest = (
             f"the longest step lately took {load.longest_step_s * 1e3:,.0f} ms, of at most {old:,} tokens"
