@@ -81,6 +81,53 @@ def test_a_dry_run_tells_the_load(command: Inject, drill: Callable[..., Any]) ->
     drill(work)
 
 
+def test_what_is_done_is_counted_of_what_is_planned(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    async def work(bench: SimulatedBench) -> None:
+        operations = Operations(lambda: EPOCH_AT + bench.fleet.now(), lambda _: None)
+        try:
+            injector = Injector(bench.fleet, tokenizer, operations, 131_072)
+            operation = injector.start(Inject(profile="chat", rate_per_s=5.0, duration_s=20.0))
+            await asyncio.sleep(8.0)
+            under_way = operations.get(operation.id)
+            assert under_way.total == 100
+            assert 0 < (under_way.done or 0) <= injector.status().sent < 100
+            status = await over(injector)
+            ended = operations.get(operation.id)
+            assert (ended.done, ended.total) == (status.finished, status.sent + status.not_sent)
+            closed = injector.start(Inject(profile="chat", concurrency=3, duration_s=8.0))
+            await asyncio.sleep(4.0)
+            assert operations.get(closed.id).total is None
+        finally:
+            await operations.close()
+
+    run(work, tmp_path / "run", replicas=2, token_budget=2_048)
+
+
+def test_a_slow_simulation_ends_later_than_its_speed_says(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Half of the speed that is asked for: what is left takes twice as long."""
+
+    async def work(bench: SimulatedBench) -> None:
+        began_s = bench.fleet.now()
+
+        def wall() -> float:
+            return EPOCH_AT + 2.0 * (bench.fleet.now() - began_s) / bench.fleet.pace
+
+        operations = Operations(wall, lambda _: None)
+        try:
+            injector = Injector(bench.fleet, tokenizer, operations, 131_072, wall)
+            operation = injector.start(Inject(profile="chat", rate_per_s=1.0, duration_s=60.0))
+            assert injector.status().ends_at == EPOCH_AT + 60.0 / bench.fleet.pace
+            await asyncio.sleep(30.0)
+            ends_at = injector.status().ends_at
+            assert ends_at is not None
+            assert abs(ends_at - (EPOCH_AT + 120.0 / bench.fleet.pace)) <= 1.0
+            assert operations.get(operation.id).deadline_at == ends_at
+        finally:
+            await operations.close()
+
+    run(work, tmp_path / "run", replicas=2, token_budget=2_048)
+
+
 def test_a_closed_loop_keeps_so_many_in_flight(drill: Callable[..., Any]) -> None:
     async def work(_bench: SimulatedBench, injector: Injector) -> None:
         injector.start(Inject(profile="chat", concurrency=7, duration_s=8.0))

@@ -46,6 +46,14 @@ def test_what_is_not_ready_cannot_be_drained_even_by_force(state: str) -> None:
     assert (denied.status, denied.code) == (409, "not_ready")
 
 
+def test_nothing_that_runs_is_not_said_to_finish_and_auto_says_what_it_chose() -> None:
+    summary = predict(facts(running=[]), Drain()).summary
+    assert "nothing runs here" in summary
+    assert not any("0 requests" in line for line in summary)
+    assert summary[0] == "no new requests reach r0 (mode wait, which auto chose)"
+    assert predict(facts(), Drain(mode="wait")).summary[0] == "no new requests reach r0 (mode wait)"
+
+
 def room(replica: str = "r1", **changes: Any) -> Room:
     given: dict[str, Any] = {
         "prefill_tokens": 0,

@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from infer_console.state.picture import ReplicaPicture
+from infer_console.state.picture import Picture, ReplicaPicture
 from infer_engine.protocol import (
     Cancel,
     ChangeTenant,
@@ -22,7 +22,7 @@ from infer_engine.protocol import (
 from msgspec.structs import replace
 from support import pictures
 from support.dialogs import applied, look_at_r2, open_on
-from support.pilot import drive
+from support.pilot import Driven, drive
 
 
 async def test_drain_asks_predicts_applies_and_follows() -> None:
@@ -339,6 +339,39 @@ async def test_shedding_goes_on_and_off_by_one_key() -> None:
         assert isinstance(first, Shed)
         assert isinstance(second, Shed)
         assert (first.on, second.on) == (True, False)
+
+
+async def test_the_key_that_opened_an_undo_confirms_it_and_nothing_is_typed() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("j")
+        await open_on(driven, "H", "Headroom r2")
+        await driven.press("1", "5", "%")
+        await driven.wait("asked about 15%", lambda: _asked_percent(driven) == 15)
+        await driven.wait_for("the server's prediction")
+        await driven.press("H")
+        await driven.wait_for("U undo: headroom r2")
+        await driven.press("U")
+        await driven.wait_for("the server's prediction")
+        assert "U or H again applies" in driven.text
+        assert "▸[ Close ]" in driven.text
+        before = driven.text
+        await driven.press("2")
+        assert driven.text == before
+        await driven.press("U")
+        command, target = await applied(driven, SetHeadroom, number=2)
+        assert (command.blocks, target) == (_headroom_of(pictures.incident(), "r2"), "r2")
+
+
+def _asked_percent(driven: Driven) -> float | None:
+    command, _ = driven.collector.commands[-1]
+    return command.percent if isinstance(command, SetHeadroom) else None
+
+
+def _headroom_of(picture: Picture, replica: str) -> int:
+    kv = picture.replicas[replica].status.kv
+    assert kv.total is not None
+    assert kv.admit_limit is not None
+    return kv.total - kv.admit_limit
 
 
 async def test_nothing_to_take_back_is_said() -> None:

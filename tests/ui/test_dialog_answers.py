@@ -12,6 +12,7 @@ from infer_engine.protocol import (
     Operation,
     Problem,
 )
+from msgspec.structs import replace
 from support import pictures
 from support.dialogs import look_at_r2, open_on
 from support.pilot import drive
@@ -183,3 +184,51 @@ async def test_what_only_watches_says_why_no_key_acts() -> None:
         await driven.press("q", "3", "H")  # which is no key of that screen
         await driven.wait_for("H is off: this server can only be watched")
         assert driven.collector.commands == []
+
+
+async def test_a_refusal_is_said_once_and_in_the_dialogs_words() -> None:
+    problem = Problem(
+        status=409,
+        code="would_break_min_ready",
+        title="it is the last ready replica",
+        detail="draining r2 would leave 0 ready replicas, at least 1 must stay; --force overrides this",
+        numbers={"ready": 1.0, "ready_after": 0.0, "min_ready": 1.0},
+    )
+    async with drive(pictures.incident()) as driven:
+        driven.collector.answer = lambda command, target: problem
+        await driven.press("j", "D")
+        await driven.wait_for("the server would refuse:")
+        await driven.press("D")
+        await driven.wait_for("▲ it is the last ready replica")
+        assert driven.text.count("it is the last ready replica") == 1
+        assert "at least 1 must stay; tick force" in driven.text
+        for inner in ("min_ready", "ready_after", "--force"):
+            assert inner not in driven.text
+
+
+async def test_a_refusal_is_asked_about_again_when_replicas_become_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("infer_console.ui.screens.action.ASK_AGAIN_S", 3_600.0)
+    problem = Problem(
+        status=409,
+        code="no_ready_replica",
+        title="No replica is ready to take requests.",
+        numbers={"ready": 0.0},
+    )
+    quiet = pictures.quiet()
+    assert quiet.totals is not None
+    none = dataclasses.replace(quiet, totals=replace(quiet.totals, ready=0))
+    async with drive(none) as driven:
+        taken = driven.collector.answer
+        driven.collector.answer = lambda command, target: problem
+        await driven.press("I")
+        await driven.wait_for("the server would refuse:")
+        await driven.press("shift+tab", "shift+tab", "I")
+        await driven.wait_for("▲ No replica is ready")
+        assert driven.text.count("No replica is ready") == 1
+        assert "ready 0" not in driven.text
+        driven.collector.answer = taken
+        await driven.show(dataclasses.replace(quiet, totals=replace(quiet.totals, ready=1)))
+        await driven.wait_for("the server's prediction")
+        assert "No replica is ready" not in driven.text

@@ -68,6 +68,15 @@ async def test_pause_freezes_what_is_shown_and_turns_actions_off() -> None:
         await driven.wait_for("smollm2")
 
 
+async def test_a_key_that_acts_elsewhere_says_where() -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("X")
+        await driven.wait_for("X cancel does nothing here: it acts on 2 replica, 3 requests, 4 streams")
+        await driven.press("6", "D")
+        await driven.wait_for("D drain does nothing here: it acts on 1 fleet, 2 replica")
+        assert driven.collector.commands == []
+
+
 async def test_alarms_are_stepped_through() -> None:
     async with drive(pictures.incident()) as driven:
         await driven.press("exclamation_mark")
@@ -158,6 +167,31 @@ async def test_quit_asks_where_an_embedded_engine_serves_others() -> None:
 
 async def test_quit_does_not_ask_for_test_traffic() -> None:
     async with drive(pictures.small(), embedded=True) as driven:
+        await driven.press("q")
+        assert driven.app.return_code == 0
+
+
+async def test_enter_in_the_palette_as_it_opens_ends_nothing() -> None:
+    async with drive(pictures.small(), embedded=True) as driven:
+        await driven.press("ctrl+p")
+        await driven.wait_for("▸ fleet")
+        await driven.press("enter")
+        await driven.wait("the palette gone", lambda: "Commands" not in driven.text)
+        assert driven.app.return_code is None
+
+
+async def test_leaving_by_the_palette_asks_for_test_traffic_too() -> None:
+    small = pictures.small()
+    assert small.fleet is not None
+    assert small.fleet.traffic.in_flight > 0
+    async with drive(small, embedded=True) as driven:
+        await driven.press("ctrl+p", "up")
+        await driven.type("q")
+        await driven.press("enter")
+        await driven.wait_for("the test traffic that it runs")
+        await driven.press("enter")
+        await driven.wait("the question gone", lambda: "Leave?" not in driven.text)
+        assert driven.app.return_code is None
         await driven.press("q")
         assert driven.app.return_code == 0
 

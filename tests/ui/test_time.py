@@ -257,5 +257,7 @@ async def test_a_replay_says_what_its_recording_lacks() -> None:
             app.open_timeline("q-unknown")
             await driven.settle()
             await driven.wait_for("its timeline is not in this recording")
+            await driven.press("1", "D")
+            await driven.wait_for("this is a recording: action keys are off")
     finally:
         recording.stop()

@@ -163,9 +163,9 @@ def test_an_estimate_only_where_there_is_a_rate() -> None:
         assert eta_s(msgspec.structs.replace(drain, **changes), 30.0) is None  # pyright: ignore[reportArgumentType]
 
 
-def test_operations_that_began_last_come_first() -> None:
+def test_operations_under_way_come_first_then_those_that_began_last() -> None:
     assert [each.id for each in operations(list_pictures.operating(), Look())] == [
-        *("op-121", "op-118", "op-120", "op-119"),
+        *("op-118", "op-121", "op-120", "op-119"),
     ]
 
 

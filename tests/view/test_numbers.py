@@ -1,12 +1,19 @@
 """Numbers, bars and curves: unknown is never zero, something is never nothing."""
 
+import dataclasses
+
 import pytest
 from infer_console.state.picture import Series
 from infer_console.view import format as shown
+from infer_console.view.diff import Fact, Side, diff_rows
 from infer_console.view.gauge import bar, kv_gauge, kv_head, progress
+from infer_console.view.planner_rows import token_words
 from infer_console.view.row import plain
 from infer_console.view.spark import fold, samples_per_cell, sparkline
+from infer_console.view.waiting import waiting_section
 from infer_engine.protocol import Kv
+from msgspec.structs import replace
+from support import pictures
 
 
 @pytest.mark.parametrize(
@@ -109,6 +116,35 @@ def test_gauge_head_names_the_marks() -> None:
     head = plain(kv_head(kv, 24))
     assert head.index("╎65") == plain(kv_gauge(kv, 24)).index("╎")
     assert plain(kv_head(None, 24)) == "KV"
+
+
+@pytest.mark.parametrize("width", [12, 18, 30])
+def test_where_both_marks_are_at_one_place_that_of_all_is_named(width: int) -> None:
+    head = plain(kv_head(Kv(total=100, used=5, admit_limit=70, batch_limit=80), width))
+    assert "┃70" in head
+    assert "╎" not in head
+
+
+def test_columns_do_not_run_together() -> None:
+    assert token_words(8_192.0) == "8,192 tok"
+    assert token_words(130_091.0) == "130,091 tok"
+    assert token_words(13_009_157.0) == "13.0M tok"
+    a = Side("a", {"  waiting: token_budget": Fact("  waiting: token_budget", 7.0)})
+    b = Side("b", {"  waiting: token_budget": Fact("  waiting: token_budget", 9.0)})
+    assert any({"token_budget", "7"} <= {*plain(row).split()} for row in diff_rows(a, b, 100))
+
+
+def test_reasons_of_another_moment_than_who_waits_say_so() -> None:
+    picture = pictures.incident()
+    known = picture.totals
+    assert known is not None
+
+    def title(waiting: int) -> str:
+        totals = replace(known, waiting=waiting, waiting_reasons={"token_budget": 28})
+        return plain(waiting_section(dataclasses.replace(picture, totals=totals), 80, 8)[0])
+
+    assert "reasons of the last steps: 28" in title(25)
+    assert "reasons" not in title(28)
 
 
 def test_bars() -> None:

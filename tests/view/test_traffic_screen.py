@@ -1,5 +1,6 @@
 """The Traffic screen: what runs, what it does to users, how near its guard rails are."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from infer_console.view.look import Look, Size
 from infer_console.view.row import plain
 from infer_console.view.traffic_rows import effect_section, rails_section
 from infer_console.view.traffic_screen import traffic_screen
-from infer_engine.protocol import TrafficStatus
+from infer_engine.protocol import Operation, TrafficStatus
 from msgspec.structs import replace
 from support import pictures
 from support.traffic_pictures import ENDED, RAILS, RUNNING, with_traffic
@@ -49,6 +50,33 @@ def test_what_is_not_known_is_said_so() -> None:
     quiet = replace(RUNNING, users=replace(RUNNING.users, ttft_p95_s=None))
     ttft = next(row for row in map(plain, effect_section(quiet, 100)) if row.startswith(" TTFT"))
     assert ttft.split() == ["TTFT", ".6", "s", "–", "–", "1.4", "s"]
+
+
+def test_the_operation_shown_is_the_one_that_runs() -> None:
+    old = Operation(
+        id="op-2", kind="inject", target="fleet", phase="succeeded", started_at=pictures.NOW - 900, ended_at=1
+    )
+    now = replace(
+        old,
+        id="op-9",
+        phase="running",
+        started_at=pictures.NOW - 220,
+        ended_at=None,
+        deadline_at=pictures.NOW + 80,
+        done=5,
+        total=60,
+    )
+    late = replace(old, id="op-7", started_at=pictures.NOW - 400)
+
+    def shown(*operations: Operation) -> str:
+        picture = dataclasses.replace(with_traffic(RUNNING), operations=operations)
+        rows = traffic_screen(picture, Look(), Size(120, 36), pictures.NOW)
+        return next(row for row in map(plain, rows) if row.startswith(" op-"))
+
+    assert shown(old, now, late).startswith(" op-9 inject fleet")
+    assert " 5/60  ends in 80s" in shown(old, now, late)
+    assert shown(old, late).startswith(" op-7 inject fleet")
+    assert "its time is over" in shown(replace(now, deadline_at=pictures.NOW - 3))
 
 
 def test_a_rail_shows_how_near_it_is() -> None:

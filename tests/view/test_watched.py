@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from infer_console.state.picture import Link, Picture, ReplicaPicture
+from infer_console.state.picture import Link, Picture, ReplicaPicture, TimelinePicture
 from infer_console.view.doctor_screen import doctor_screen
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.help import help_rows
@@ -15,9 +15,10 @@ from infer_console.view.replica_screen import replica_screen
 from infer_console.view.requests_screen import requests_screen
 from infer_console.view.row import Row, plain
 from infer_console.view.streams_screen import streams_screen
+from infer_console.view.timeline import timeline_section
 from infer_console.view.traffic_screen import traffic_screen
 from infer_engine.foreign.ours import OUR_GATEWAY
-from infer_engine.protocol import Fleet, GpuHealth, Kv, Replica, Totals
+from infer_engine.protocol import Fleet, GpuHealth, Kv, Replica, RequestRow, Totals
 
 COMMAND = "infer-console serve --upstream vllm+http://gpu-a:8000"
 PICTURE = Picture(
@@ -131,3 +132,36 @@ def test_our_own_gateway_is_no_upstream() -> None:
     assert "its own control API tells it" in text
     assert "infer-console --connect unix:///PATH" in text
     assert "--upstream" not in text
+
+
+WHY = (
+    "This server can only be watched: our gateway in front of it can do that: "
+    "infer-console serve --upstream auto+http://127.0.0.1:8000"
+)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_why_there_is_no_timeline_is_told_whole_and_tokens_are_no_blocks(width: int) -> None:
+    row = RequestRow(
+        id="task-1", tenant="–", tier="interactive", replica="e0", state="running", prompt_tokens=9, age_s=1.0
+    )
+    status = with_status(kv=Kv(block_size=1, total=4_096, used=143)).replicas["e0"].status
+    replica = ReplicaPicture(
+        status=status, rows={"task-1": msgspec.structs.replace(row, kv_blocks=143)}, order=("task-1",)
+    )
+    told = TimelinePicture(request="task-1", message=WHY)
+    picture = dataclasses.replace(PICTURE, replicas={"e0": replica}, timeline=told)
+    text = " ".join(
+        " ".join(plain(each) for each in timeline_section(picture, Look(), "task-1", width, 20)).split()
+    )
+    assert WHY in text
+    assert "KV tokens 143" in text
+    assert "blocks" not in text
+
+
+def test_what_a_lost_server_said_last_is_said_to_be_old() -> None:
+    lost = dataclasses.replace(PICTURE, link=Link(url="x", state="lost", age_s=40.0, message="refused"))
+    text = "\n".join(plain(row) for row in fleet_screen(lost, Look(), Size(120, 36), 0.0))
+    assert "was 1/1 ready" in text
+    assert "as it was 40s ago, before the connection was lost" in text
+    assert "as it was" not in "\n".join(plain(r) for r in fleet_screen(PICTURE, Look(), Size(120, 36), 0.0))

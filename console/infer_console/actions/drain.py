@@ -127,7 +127,7 @@ def _longest(shown: ReplicaPicture) -> str:
         for row in shown.rows.values()
         if row.state == "running" and row.max_tokens is not None
     ]
-    return f"; the longest has at most {max(left)} tokens to go" if left else ""
+    return f"; the longest has at most {max(left):,} tokens to go" if left else ""
 
 
 DRAIN = Action(

@@ -73,8 +73,11 @@ class Found(NamedTuple):
 
 
 def palette(search: str, known: Known) -> list[Found]:
-    """Commands that have the characters of ``search`` in their order, the best first."""
+    """Commands that have the characters of ``search`` in their order, the best first; without any, every
+    command once in the table's order, so that what is first is never what ends or changes something."""
     wanted = search.casefold().replace(" ", "")
+    if not wanted:
+        return [_bare(entry) for entry in TABLE][:MOST_OFFERED]
     scored = [
         (score, number, each)
         for number, each in enumerate(_lines(known))
@@ -83,11 +86,14 @@ def palette(search: str, known: Known) -> list[Found]:
     return [each for _, _, each in sorted(scored)][:MOST_OFFERED]
 
 
+def _bare(entry: Entry) -> Found:
+    return Found(entry.name, entry.help, all(argument.optional for argument in entry.arguments))
+
+
 def _lines(known: Known) -> list[Found]:
     made: list[Found] = []
     for entry in TABLE:
-        needs = any(not argument.optional for argument in entry.arguments)
-        made.append(Found(entry.name, entry.help, not needs))
+        made.append(_bare(entry))
         if entry.arguments and entry.name != "columns":
             whole = sum(not argument.optional for argument in entry.arguments) <= 1
             words = entry.arguments[0].words(known)[:MOST_SPELLED_OUT]

@@ -174,7 +174,14 @@ LOOKS: tuple[Entry, ...] = (
     Entry(name="palette", help="search all commands"),
     Entry(name="q", help="leave"),
 )
-TABLE: tuple[Entry, ...] = (*(_action_entry(action) for action in ACTIONS), *SCREENS, *LOOKS)
+#: In the palette's order: what goes somewhere, what looks, what acts, and leaving last.
+_LAST = ("undo", "q")
+TABLE: tuple[Entry, ...] = (
+    *SCREENS,
+    *(entry for entry in LOOKS if entry.name not in _LAST),
+    *(_action_entry(action) for action in ACTIONS),
+    *(entry for entry in LOOKS if entry.name in _LAST),
+)
 BY_NAME: dict[str, Entry] = {entry.name: entry for entry in TABLE}
 #: Words that operators bring with them.
 ALIASES = {"quit": "q", "exit": "q", "h": "help"}

@@ -282,7 +282,7 @@ def describe(failure: Failure) -> str:
         return failure.why
     if isinstance(failure, RefusedError):
         problem = failure.problem
-        return f"{problem.title} {problem.detail}".strip()
+        return f"{problem.title.rstrip('.')}: {problem.detail}" if problem.detail else problem.title
     return str(failure)
 
 

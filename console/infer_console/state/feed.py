@@ -30,6 +30,12 @@ class EventFeed:
         self._events.append(event)
         self._picture = None
 
+    def noticed(self, at: float, reason: str, message: str) -> None:
+        """What this console saw itself; no server numbers it."""
+        event = Event(seq=0, at=at, kind="replica", reason=reason, message=message or None)
+        self._events.append(event)
+        self._picture = None
+
     def picture(self) -> tuple[Event, ...]:
         if self._picture is None:
             self._picture = tuple(self._events)

@@ -252,6 +252,8 @@ class ConsoleState:
 
     def picture(self, now_at: float, now_s: float) -> Picture:
         """All that is known now. Alarms are the diagnosis' to add."""
+        for reason, message in self.link.take_news():
+            self._events.noticed(now_at, reason, message)
         replicas: dict[str, ReplicaPicture] = {}
         for name, fold in sorted(self._world.replicas.items(), key=_by_name):
             if (shown := fold.picture()) is not None:

@@ -1,6 +1,7 @@
 """The connection to one server, as the operator sees it."""
 
 from collections import deque
+from typing import Literal
 
 from infer_console.state.picture import Link, LinkState
 
@@ -8,6 +9,7 @@ from infer_console.state.picture import Link, LinkState
 STALE_AFTER_S = 3.0
 #: Window of the shown byte rate.
 RATE_WINDOW_S = 5.0
+LinkNews = Literal["link lost", "link back"]
 
 
 class LinkFold:
@@ -23,6 +25,8 @@ class LinkFold:
         self._reconnects = 0
         self._resyncs = 0
         self._bytes: deque[tuple[float, int]] = deque(maxlen=1024)
+        #: That it went away and came back, since ``take_news`` was last called.
+        self._news: deque[tuple[LinkNews, str]] = deque(maxlen=16)
 
     @property
     def state(self) -> LinkState:
@@ -38,13 +42,16 @@ class LinkFold:
         self._state, self._message = "starting", message
 
     def connecting(self, message: str = "") -> None:
-        self._state = "lost" if self._was_live else "connecting"
-        self._message = message
+        if self._was_live:
+            self.lost(message)
+        else:
+            self._state, self._message = "connecting", message
 
     def live(self, now_s: float) -> None:
         """A snapshot has arrived whole on a fresh connection."""
         if self._state != "live" and self._was_live:
             self._reconnects += 1
+            self._news.append(("link back", ""))
         self._state, self._message = "live", ""
         self._was_live = True
         self._heard_s = now_s
@@ -55,7 +62,15 @@ class LinkFold:
             self.live(now_s)
 
     def lost(self, message: str) -> None:
+        if self._was_live and self._state != "lost":
+            self._news.append(("link lost", message))
         self._state, self._message = "lost", message
+
+    def take_news(self) -> list[tuple[LinkNews, str]]:
+        """What happened to the link since it was last asked, the oldest first, and why."""
+        news = list(self._news)
+        self._news.clear()
+        return news
 
     def note(self, message: str) -> None:
         """Something an operator should know of a link that works; empty when there is nothing."""

@@ -33,7 +33,8 @@ class Acting:
         if not isinstance(below, ConsoleScreen):
             return
         if self._app.look.paused:
-            self._app.say("paused: action keys are off; p goes on")
+            replayed = "this is a recording: action keys are off"
+            self._app.say(replayed if self._app.time.is_replay else "paused: action keys are off; p goes on")
             return
         picture = self._app.collector.picture
         if picture.read_only:
@@ -66,7 +67,8 @@ class Acting:
             self._app.say("nothing was done from here that can be taken back")
             return
         undo = self.undos.pop()
-        self.open_action(registry.action(undo.action), undo.target, undo.given)
+        again = self._app.look.keymap.get("undrain", ("U",))
+        self.open_action(registry.action(undo.action), undo.target, undo.given, undone_by=again[0])
 
     def remember(self, undo: Undo) -> None:
         self.undos.append(undo)
@@ -76,8 +78,11 @@ class Acting:
         self._undos_of[before] = self.undos
         self.undos = self._undos_of.get(now, deque(maxlen=MOST_UNDOS))
 
-    def open_action(self, action: Action, target: str | None, given: Given) -> None:
-        """An action's dialog, or why there is none now."""
+    def open_action(
+        self, action: Action, target: str | None, given: Given, *, undone_by: str | None = None
+    ) -> None:
+        """An action's dialog, or why there is none now. ``undone_by`` is the key that opened it, where it
+        takes back another action."""
         below = self._app.screen
         if not isinstance(below, ConsoleScreen):
             return
@@ -89,4 +94,4 @@ class Acting:
         own = self._app.look.keymap.get(action.name)
         if own and action.key:
             action = dataclasses.replace(action, key=own[0])
-        self._app.push_screen(ActionScreen(below, action, target, given))
+        self._app.push_screen(ActionScreen(below, action, target, given, undone_by))

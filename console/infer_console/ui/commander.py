@@ -141,7 +141,8 @@ class Commander:
         app, action = self._app, asked.action
         assert action is not None
         if app.look.paused:
-            app.say("paused: nothing acts on the past; p goes on")
+            replayed = "this is a recording: nothing acts on it"
+            app.say(replayed if app.time.is_replay else "paused: nothing acts on the past; p goes on")
             return
         target = asked.target
         selected = {

@@ -24,18 +24,21 @@ class Departure:
         self._app = app
         self._embedded = embedded
 
-    def leave(self) -> None:
+    def leave(self, *, tests_too: bool = False) -> None:
         """Leave, but ask first where the engine ends too and others than test traffic would lose their
-        answers."""
+        answers; with ``tests_too`` also where only test traffic would end."""
         lost = self._requests_of_others()
+        running = tests_too and self._embedded and self._tests_run()
         below = self._app.screen
-        if not lost or not isinstance(below, ConsoleScreen):
+        if not (lost or running) or not isinstance(below, ConsoleScreen):
             self.leave_now(0)
             return
         lines = [
             safe(f"{lost} request{'s' if lost != 1 else ''} of clients are being served by this engine."),
             safe("The engine ends with the console; their clients would get an error."),
         ]
+        if not lost:
+            lines = [safe("The engine ends with the console, and the test traffic that it runs too.")]
         rows = question_rows(
             "Leave?", lines, "y: end the engine and leave", "any other key: stay", self._app.size.width
         )
@@ -55,6 +58,10 @@ class Departure:
             return
         self._app.calling.give_title_back()
         self._app.exit(status, return_code=status)
+
+    def _tests_run(self) -> bool:
+        fleet = self._app.collector.picture.fleet
+        return fleet is not None and (fleet.traffic.running or fleet.traffic.in_flight > 0)
 
     def _requests_of_others(self) -> int:
         picture = self._app.collector.picture

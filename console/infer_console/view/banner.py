@@ -182,7 +182,8 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
     if fleet is not None:
         facts.append((safe(fleet.model, 40), "text"))
         if picture.totals is not None:
-            facts.append((safe(f"{picture.totals.ready}/{picture.totals.replicas} ready"), "dim"))
+            was = "was " if picture.link.state == "lost" else ""
+            facts.append((safe(f"{was}{picture.totals.ready}/{picture.totals.replicas} ready"), "dim"))
         you = me(picture)
         if you is not None and not picture.read_only:
             facts.append((you, "dim"))

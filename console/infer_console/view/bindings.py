@@ -1,6 +1,6 @@
 """Which keys do what: the usual ones, with those of the operator's keymap in their place."""
 
-from infer_console.terminal.safe_text import safe
+from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.keys import ALL, KEYS, Key
 from infer_console.view.look import Keymap, ScreenName
 
@@ -30,6 +30,19 @@ def acts(key: str, keymap: Keymap | None = None) -> bool:
     """Whether that key acts on some screen."""
     every = (each for screen in ALL for each in keys_of(screen, keymap))
     return any(each.kind == "act" and key in each.key.split(",") for each in every)
+
+
+def where_it_acts(key: str, keymap: Keymap | None = None) -> SafeText:
+    """``D drain does nothing here: it acts on 1 fleet, 2 replica``."""
+    found = {
+        screen: each
+        for screen in ALL
+        for each in keys_of(screen, keymap)
+        if each.kind == "act" and key in each.key.split(",")
+    }
+    label = next((each.label for each in found.values()), "")
+    places = ", ".join(f"{ALL.index(screen) + 1} {screen}" for screen in found)
+    return safe(f"{shown_key(key)} {label} does nothing here: it acts on {places}")
 
 
 def shown_key(key: str) -> str:

@@ -82,7 +82,7 @@ def dialog_rows(dialog: Dialog, picture: Picture, width: int, height: int, now: 
     head.append(_blank(inner))
     fields = _field_rows(dialog, inner) if dialog.phase in ("edit", "failed") else []
     foot = [*notice, *_foot(dialog, picture, inner, now)]
-    middle = _prediction_rows(dialog, inner) if dialog.phase in ("edit", "applying", "failed") else []
+    middle = _prediction_rows(dialog, inner) if _predicts(dialog) else []
     inside = max(0, height - 2)
     if len(head) + len(fields) + len(middle) + len(foot) > inside:
         head, fields, middle = head[:-1], _edited_row(dialog, inner), middle[:-1]
@@ -93,6 +93,13 @@ def dialog_rows(dialog: Dialog, picture: Picture, width: int, height: int, now: 
         middle = [*middle[: max(0, room - 1)], Line(inner, "dialog").put("…", "dim").row()][:room]
     body = [*head, *fields, *middle, *foot][-inside:] if inside else []
     return box(_title(dialog.form, picture, outer), body)
+
+
+def _predicts(dialog: Dialog) -> bool:
+    """What was refused is not also foretold to be."""
+    if dialog.phase == "failed" and dialog.prediction.source == "refused":
+        return dialog.prediction.lines != dialog.outcome
+    return dialog.phase != "applied"
 
 
 def _title(form: Form, picture: Picture, outer: int) -> Line:
@@ -268,8 +275,8 @@ def _keys(dialog: Dialog, inner: int) -> Row:
     line, form = Line(inner, "dialog"), dialog.form
     if form.word:
         line.put(safe(form.word, 20), "act").put(" and ", "dim").put("enter", "key").put(" applies   ", "dim")
-    elif form.action.key and not form.takes_text():
-        line.put(safe(form.action.key), "act").put(" again applies   ", "dim")
+    elif form.again and not form.takes_text():
+        line.put(safe(" or ".join(form.again)), "act").put(" again applies   ", "dim")
     if form.focused_field is not None:
         line.put("enter", "key").put(" to Close   ", "dim")
     line.put("↑↓", "key").put(" field   ", "dim").put("←→", "key").put(" change   ", "dim")

@@ -80,8 +80,18 @@ def lost_row(picture: Picture, width: int) -> Row | None:
     return line.right("infer-console events --limit N has more ", "dim").row()
 
 
+#: What this console saw of its own link; a server tells of replicas with a name.
+_LINK: dict[str, tuple[Shown, Role]] = {"link lost": ("LINK", "crit"), "link back": ("LINK", "ok")}
+
+
+def _word(event: Event) -> tuple[Shown, Role]:
+    if event.kind == "replica" and event.replica is None and event.reason in _LINK:
+        return _LINK[event.reason]
+    return WORDS.get(event.kind, (safe(event.kind.upper(), 7), "notice"))
+
+
 def event_row(event: Event, width: int, with_replica: bool = True, selected: bool = False) -> Row:
-    word, role = WORDS.get(event.kind, (safe(event.kind.upper(), 7), "notice"))
+    word, role = _word(event)
     line = Line(width, "cursor" if selected else "plain").put("▸" if selected else " ", "accent")
     line.put(moment(event.at, width), "dim").put(" ")
     line.put(word, role).to(line.used + 8 - len(word))

@@ -85,6 +85,7 @@ def _is(picture: Picture, look: Look, size: Size) -> list[Section]:
     """What is: replicas, who waits, who uses it all, the gateway."""
     width, height = size
     replicas = max(1, len(picture.replicas)) + (2 if look.filter else 1)
+    replicas += picture.link.state == "lost"
     most = max(3, height // 2 if len(picture.replicas) <= height else height * 3 // 5)
     table = Section(
         Want("replicas", min(replicas, 4), min(replicas, most), 0),

@@ -128,6 +128,8 @@ class Form:
     buttons: tuple[Button, Button] = ("close", "apply")
     #: What is asked for is what there is.
     unchanged: bool = False
+    #: The key that opened it, where it takes another action back.
+    undone_by: str = ""
 
     @classmethod
     def of(cls, action: Action, target: str | None, given: Given, scopes: tuple[str, ...] = ()) -> "Form":
@@ -143,6 +145,17 @@ class Form:
         if not action.asks:
             form.focus = form.close
         return form
+
+    def undoes(self, key: str) -> None:
+        """It was opened by ``key`` to take another action back: everything is filled in, so nothing is
+        edited to begin with, and that key confirms as the action's own does."""
+        self.undone_by = key
+        self.focus = self.close
+
+    @property
+    def again(self) -> tuple[str, ...]:
+        """The keys that apply where nothing has to be typed."""
+        return tuple(dict.fromkeys(key for key in (self.undone_by, self.action.key) if key))
 
     @property
     def close(self) -> int:
@@ -204,7 +217,7 @@ class Form:
         edited = self.focused_field
         if not self.word or self.typed or (edited is not None and edited.param.kind == "text"):
             return False
-        return character == self.action.key and not self.word.startswith(self.action.key)
+        return character in self.again and not self.word.startswith(character or "")
 
     def _confirm(self, key: str, character: str | None) -> None:
         """On the buttons and where the word is typed."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from infer_engine.protocol import Kv
 
-from infer_console.terminal.safe_text import safe
+from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.row import Line, Role, Row
 
 BATCH_MARK = "╎"
@@ -76,9 +76,13 @@ def kv_head(kv: Kv | None, width: int) -> Row:
         return line.row()
     known = _marks(kv)
     cells = width - len(known)
+    placed: list[tuple[int, SafeText]] = []
     for passed, (limit, glyph) in enumerate(known):
-        column = round(limit / kv.total * cells) + passed
         text = safe(f"{glyph}{round(limit / kv.total * 100)}")
+        placed.append((round(limit / kv.total * cells) + passed, text))
+    if len(placed) == 2 and placed[0][0] + len(placed[0][1]) >= placed[1][0]:
+        placed = placed[1:]  # no room for both: the mark that all heed stays
+    for column, text in placed:
         if line.used < column and column + len(text) <= width:
             line.to(column).put(text, "label")
     return line.row()

@@ -12,7 +12,7 @@ from infer_console.view.gauge import progress
 from infer_console.view.layout import rule, window
 from infer_console.view.look import Look
 from infer_console.view.operations import eta_s, operation_row
-from infer_console.view.order import follow, operations
+from infer_console.view.order import follow, operations, under_way
 from infer_console.view.row import Line, Role, Row, with_tone
 
 BOX_WIDTH = 90
@@ -29,15 +29,15 @@ MOST_ROWS = 6
 
 
 def operation_list(picture: Picture, look: Look, width: int, height: int, now: float) -> list[Row]:
-    """A title and the operations around the cursor, the newest first."""
+    """A title and the operations around the cursor, those under way first, then the newest."""
     if height <= 0:
         return []
     shown = operations(picture, look)
     focused = look.pane("events") == "operations"
     cursor = follow(picture, look, "events", "operations", [each.id for each in shown])
-    under_way = sum(each.phase in ("pending", "running") for each in picture.operations)
+    count = sum(under_way(each) for each in picture.operations)
     note = "they end with this console" if picture.embedded else "they outlive this console"
-    rows = [rule(width, "OPERATIONS", safe(f"{under_way} under way"), note, focused)]
+    rows = [rule(width, "OPERATIONS", safe(f"{count} under way"), note, focused)]
     room = height - 1
     at = cursor.index if focused else 0
     for index in window(len(shown), room if len(shown) <= room else max(1, room - 1), at):

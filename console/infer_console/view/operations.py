@@ -88,8 +88,17 @@ def operation_row(operation: Operation, width: int, now: float) -> Row:
             safe(f" in {took}  "), "dim"
         )
     elif operation.deadline_at is not None:
-        line.put("deadline in ", "dim").put(age(operation.deadline_at - now)).put("  ")
+        _put_end(line, operation, operation.deadline_at - now)
     return line.put(_explanation(operation), "text").row()
+
+
+def _put_end(line: Line, operation: Operation, left_s: float) -> None:
+    """Test traffic ends by the clock; of all others it is the latest."""
+    ends = operation.kind == "inject"
+    if left_s > 0:
+        line.put("ends in " if ends else "deadline in ", "dim").put(age(left_s)).put("  ")
+    else:
+        line.put("its time is over  " if ends else "past its deadline  ", "dim")
 
 
 def _explanation(operation: Operation) -> SafeText:

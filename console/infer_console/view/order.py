@@ -157,13 +157,17 @@ def event_id(event: Event) -> str:
 
 
 def operations(picture: Picture, look: Look) -> list[Operation]:
-    """Those that began last first."""
+    """Those under way first, and of either those that began last first."""
     shown = [
         each
         for each in picture.operations
         if _matches(look, each.id, each.kind, each.target, each.phase, each.actor, each.message)
     ]
-    return sorted(shown, key=lambda each: -each.started_at)
+    return sorted(shown, key=lambda each: (not under_way(each), -each.started_at))
+
+
+def under_way(operation: Operation) -> bool:
+    return operation.phase in ("pending", "running")
 
 
 def owners_in_map(blocks: BlockMap | None) -> list[str]:

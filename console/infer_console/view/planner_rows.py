@@ -222,9 +222,9 @@ def _beside(live: Live, answer: Answer | None, comparable: bool) -> list[_Beside
         _Beside("KV pool", _gb(live.kv_pool_bytes), _gb(budget))
         if live.kv_bytes_per_token is not None or live.kv_pool_tokens is None
         # Servers that are not ours tell blocks, and not what one takes.
-        else _Beside("KV pool", _tokens(live.kv_pool_tokens), _tokens(_per(budget, token_bytes))),
+        else _Beside("KV pool", token_words(live.kv_pool_tokens), token_words(_per(budget, token_bytes))),
         _Beside("running", count(live.running), count(full.sequences * copies if full and copies else None)),
-        _Beside("KV per sequence", _tokens(context), _tokens(question.context if question else None)),
+        _Beside("KV per sequence", token_words(context), token_words(question.context if question else None)),
         _Beside("decode step", _duration(live.decode_step_s), _duration(floor_s)),
         _Beside("ITL p50", _duration(live.itl_p50_s), _duration(floor_s)),
         _Beside("tokens/s", count(live.tokens_per_s), count(per_s)),
@@ -248,8 +248,12 @@ def _gb(value: int | None) -> SafeText:
     return UNKNOWN if value is None else safe(gb(value))
 
 
-def _tokens(value: float | None) -> SafeText:
-    return UNKNOWN if value is None else safe(f"{_total(value, 10)} tok")
+#: Of a number of tokens in a column: more would run into the column before it.
+MOST_DIGITS = 7
+
+
+def token_words(value: float | None) -> SafeText:
+    return UNKNOWN if value is None else safe(f"{_total(value, MOST_DIGITS)} tok")
 
 
 def _duration(value_s: float | None) -> SafeText:

@@ -232,6 +232,12 @@ def _common_kv(replicas: Sequence[ReplicaPicture]) -> Kv | None:
     return known[0] if len(shares) == 1 else None
 
 
+def _old_row(picture: Picture, width: int) -> Row:
+    """What is shown is what was told last."""
+    old = "" if picture.link.age_s is None else f" {age(picture.link.age_s)} ago"
+    return Line(width).put(safe(f" as it was{old}, before the connection was lost:"), "warn").row()
+
+
 def _filter_rule(picture: Picture, look: Look, shown: int, width: int) -> Row:
     """Says that this is not all: a filter goes on after it was typed."""
     total = safe(f"{shown} of {len(picture.replicas)}")
@@ -273,6 +279,8 @@ def replica_table(picture: Picture, look: Look, width: int, height: int) -> list
     )
     fitted = fit_columns(wanted(made, look.columns.get("replicas")), width - LEAD)
     rows = [_filter_rule(picture, look, len(replicas), width)] if look.filter else []
+    if picture.link.state == "lost":
+        rows.append(_old_row(picture, width))
     rows.append(head_row(fitted, width, LEAD, look.fleet_sort))
     cursor = follow(picture, look, "fleet", "replicas", [replica.status.id for replica in replicas])
     room = height - len(rows)

@@ -1,5 +1,6 @@
 """What happened to one request, moment by moment."""
 
+import textwrap
 from typing import NamedTuple
 
 from infer_engine.protocol import Event, RequestRow, Timeline, TimelineEntry, TimelineKind, TtftSplit
@@ -8,15 +9,18 @@ from infer_console.actions.cancel import find_request
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, join_text, safe, safe_identifier
 from infer_console.view.format import UNKNOWN, age, clock_in_lists, count, milliseconds, seconds
+from infer_console.view.kv_unit import kv_unit
 from infer_console.view.layout import rule, window
 from infer_console.view.life import life_rows
 from infer_console.view.look import Look
 from infer_console.view.requests import why_cell
 from infer_console.view.row import Line, Role, Row
-from infer_console.view.ttft_bar import bar_row, parts_of, split_row
+from infer_console.view.ttft_bar import bar_row, legend_row, parts_of, split_row
 
 #: A pace is not reckoned from less.
 LEAST_FOR_PACE_S = 0.5
+#: Characters of why there is no timeline, and rows that they take.
+MOST_WORDS, MOST_ROWS = 600, 6
 
 _ROLES: dict[TimelineKind, Role] = {
     "admitted": "admit",
@@ -95,10 +99,9 @@ def timeline_section(picture: Picture, look: Look, request: str, width: int, hei
     row = find_request(picture, request)
     rows = [_title(picture, request, row, width)]
     if row is not None:
-        rows += _numbers(row, width)
+        rows += _numbers(picture, row, width)
     if known is None:
-        rows.append(Line(width).put(_nothing(picture, request), "warn").row())
-        return rows[:height]
+        return [*rows, *_told_whole(_nothing(picture, request), width)][:height]
     timeline = known.timeline
     pace = clock_pace(picture, timeline) if known.is_servers else 1.0
     now_s = max(0.0, picture.at - timeline.began_at) * pace
@@ -106,10 +109,11 @@ def timeline_section(picture: Picture, look: Look, request: str, width: int, hei
         parts = parts_of(timeline, now_s)
         if parts.total_s > 0:
             rows += [split_row(parts, width), bar_row(parts, width)]
+            if height >= 20:
+                rows.append(legend_row(parts, width))
     rows += life_rows(timeline, now_s, width, legend=height >= 20)
     if not known.is_servers:
-        why = safe(f" from the events{_why_not(picture, request)}", max(8, width - 1))
-        rows.append(Line(width).put(why, "warn").row())
+        rows += _told_whole(f"from the events{_why_not(picture, request)}", width)
     return [*rows, *_entries(look, timeline, pace, width, max(0, height - len(rows)))][:height]
 
 
@@ -126,7 +130,7 @@ def _title(picture: Picture, request: str, row: RequestRow | None, width: int) -
     return rule(width, title, safe(whose) if whose else None, note, focused=True)
 
 
-def _numbers(row: RequestRow, width: int) -> list[Row]:
+def _numbers(picture: Picture, row: RequestRow, width: int) -> list[Row]:
     line = Line(width).put(" ")
     ended = row.state == "finished"
     phase = row.phase or row.state if not ended else f"ended: {row.finish_reason or '–'}"
@@ -139,7 +143,9 @@ def _numbers(row: RequestRow, width: int) -> list[Row]:
     most = count(row.max_tokens) if row.max_tokens is not None else UNKNOWN
     line.put("  generated ", "label").put(count(row.generated_tokens)).put("/", "dim").put(most)
     if not ended:
-        line.put("  blocks ", "label").put(count(row.kv_blocks))
+        replica = picture.replicas.get(row.replica or "")
+        tokens = replica is not None and kv_unit(replica.status.kv) == "tok"
+        line.put("  KV tokens " if tokens else "  blocks ", "label").put(count(row.kv_blocks))
     line.put("  ITL ", "label").put(milliseconds(row.last_itl_s))
     line.put("ms" if row.last_itl_s is not None else "", "dim")
     rows = [line.row()]
@@ -158,11 +164,17 @@ def _why_not(picture: Picture, request: str) -> str:
     return f": {known.message}" if known.message else "; the server's own timeline is on its way"
 
 
-def _nothing(picture: Picture, request: str) -> SafeText:
+def _nothing(picture: Picture, request: str) -> str:
     known = picture.timeline
     if known is not None and known.request == request and known.message:
-        return safe(f" {known.message}", 200)
-    return safe(" the timeline is on its way")
+        return known.message
+    return "the timeline is on its way"
+
+
+def _told_whole(words: str, width: int) -> list[Row]:
+    """Over as many rows as it takes: there may be a command at its end, which is to be copied."""
+    pieces = textwrap.wrap(safe(words, MOST_WORDS), max(8, width - 2), break_on_hyphens=False)
+    return [Line(width).put(" ").put(safe(piece), "warn").row() for piece in pieces[:MOST_ROWS]]
 
 
 def _entries(look: Look, timeline: Timeline, pace: float, width: int, height: int) -> list[Row]:

@@ -106,7 +106,7 @@ def test_rows(picture: Picture, width: int) -> list[Row]:
     if traffic.running:
         line.put(safe(f"{traffic.profile} "), "accent").put(load_words(traffic), "text").put("  ")
         if traffic.ends_at is not None:
-            line.put("ends in ", "dim").put(age(traffic.ends_at - picture.at)).put("   I: stop", "dim")
+            line.put(ends_words(traffic.ends_at - picture.at), "dim").put("   I: stop", "dim")
     elif traffic.stopped_because:
         rows = _told(" test     ", f"stopped: {traffic.stopped_because}", "warn", width)
         return [*rows, *_counted(traffic, Line(width).to(_LABEL_CELLS - 2))]
@@ -124,7 +124,10 @@ def test_rows(picture: Picture, width: int) -> list[Row]:
 def _counted(traffic: TrafficStatus, line: Line) -> list[Row]:
     """What became of the test requests, behind what stands in ``line``; what is too long has its own row."""
     words: list[tuple[SafeText, Role]] = [
-        (safe(f"sent {traffic.sent}  in flight {traffic.in_flight}  finished {traffic.finished}"), "text")
+        (
+            safe(f"sent {traffic.sent:,}  in flight {traffic.in_flight:,}  finished {traffic.finished:,}"),
+            "text",
+        )
     ]
     if traffic.failed:
         words.append((safe(f"failed {traffic.failed}"), "crit"))
@@ -160,8 +163,14 @@ def traffic_short(picture: Picture) -> SafeText:
     if picture.fleet is None or not picture.fleet.traffic.running:
         return safe("")
     traffic = picture.fleet.traffic
-    left = age(traffic.ends_at - picture.at) if traffic.ends_at is not None else "–"
-    return safe(f"test {traffic.profile} {load_words(traffic)}, {left} left ")
+    left_s = None if traffic.ends_at is None else traffic.ends_at - picture.at
+    left = "– left" if left_s is None else f"{age(left_s)} left" if left_s > 0 else ends_words(left_s)
+    return safe(f"test {traffic.profile} {load_words(traffic)}, {left} ")
+
+
+def ends_words(left_s: float) -> SafeText:
+    """When the last test request is sent: what is in flight then still ends."""
+    return safe(f"ends in {age(left_s)}" if left_s > 0 else "its time is over")
 
 
 def load_words(traffic: TrafficStatus) -> SafeText:

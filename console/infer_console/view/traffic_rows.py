@@ -11,7 +11,9 @@ from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent
 from infer_console.view.gauge import bar, progress
 from infer_console.view.layout import rule
 from infer_console.view.operations import operation_row
+from infer_console.view.order import under_way
 from infer_console.view.row import Line, Role, Row, Shown
+from infer_console.view.traffic import ends_words
 
 _LABEL = 14
 _CELL = 13
@@ -38,9 +40,10 @@ def sent_section(picture: Picture, traffic: TrafficStatus, width: int, now: floa
     elif traffic.held_back:
         held = " △ held back now: a user waits, or too many test requests do"
         rows.append(Line(width).put(held, "warn").row())
-    operation = next((each for each in picture.operations if each.kind == "inject"), None)
-    if operation is not None:
-        rows.append(operation_row(operation, width, now))
+    injections = [each for each in picture.operations if each.kind == "inject"]
+    if injections:  # the one that runs, else the last that ran
+        shown = max(injections, key=lambda each: (under_way(each), each.started_at))
+        rows.append(operation_row(shown, width, now))
     return rows
 
 
@@ -59,7 +62,7 @@ def _head_row(traffic: TrafficStatus, at: float, width: int) -> Row:
         line.put("  seed ", "label").put(safe(str(traffic.seed)))
     began, ends = traffic.started_at, traffic.ends_at
     if traffic.running and began is not None and ends is not None and ends > began:
-        left = safe(f" ends in {age(max(0.0, ends - at))} ")
+        left = safe(f" {ends_words(ends - at)} ")
         cells = min(30, line.left - len(left) - 2)
         if cells >= 8:
             done = round(min(1.0, max(0.0, (at - began) / (ends - began))) * cells)

@@ -102,3 +102,13 @@ def bar_row(parts: Parts, width: int) -> Row:
         letter, role = MARKS[part]
         line.put(safe(letter * max(0, cell_count)), role)
     return line.row()
+
+
+def legend_row(parts: Parts, width: int) -> Row:
+    """What the letters of the bar mean: of the parts that it has."""
+    line = Line(width).put("      ")
+    for part, value in zip(PARTS, parts[:5], strict=True):
+        if value:
+            letter, role = MARKS[part]
+            line.put(letter, role).put(" ").put(safe(part), "dim").put("  ")
+    return line.put("of TTFT", "dim").row()

@@ -138,7 +138,10 @@ def waiting_section(picture: Picture, width: int, height: int) -> list[Row]:
         return []
     totals = picture.totals
     waiting = totals.waiting if totals is not None else None
-    return [rule(width, "WAITING", count(waiting)), *_reason_rows(picture, width, height - 1)]
+    told = sum(number for _, number in reasons(totals))
+    # Two clocks: who waits is of now, why is of each replica's last step.
+    note = safe(f"reasons of the last steps: {count(told)}") if told not in (0, waiting) else safe("")
+    return [rule(width, "WAITING", count(waiting), note), *_reason_rows(picture, width, height - 1)]
 
 
 def hint_section(picture: Picture, width: int, height: int, past: bool = False) -> list[Row]:

@@ -41,6 +41,8 @@ class Injection:
         self.in_flight: list[Generation] = []
         self.sent = self.finished = self.failed = self.not_sent = 0
         self.held_back = False
+        #: When the first request could come, and after when none does, by the fleet's clock.
+        self.began_s = self.end_s = fleet.now()
         self._fleet = fleet
         self._prompts = prompts
         self._stop_ids = stop_ids
@@ -53,7 +55,8 @@ class Injection:
 
     async def run(self) -> None:
         asks = self.demand.asks(self._room_tokens)
-        began_s = self._fleet.now()
+        began_s = self.began_s = self._fleet.now()
+        self.end_s = began_s + self.demand.duration_s
         if self.demand.concurrency is not None:
             await self._closed_loop(asks, self.demand.concurrency, began_s)
         else:
@@ -66,6 +69,17 @@ class Injection:
             if not generation.finished:
                 self._fleet.cancel(generation.id, code="injection_stopped")
         self.in_flight = []
+
+    def planned(self) -> int | None:
+        """How many requests it is about, those that were not sent among them: about as many as fall due, once
+        none does any more as many as did. None in a closed loop, which sends as it is answered."""
+        due = self.sent + self.not_sent
+        if self._fleet.now() >= self.end_s > self.began_s:
+            return due
+        if self.demand.concurrency is not None:
+            return None
+        trace, rate_per_s = self.demand.trace, self.demand.rate_per_s or 0.0
+        return max(due, round(rate_per_s * self.demand.duration_s) if trace is None else len(trace))
 
     async def _open_loop(self, asks: Iterator[Ask], began_s: float) -> None:
         """Arrivals never wait for answers: what may not be sent when it is due is not sent at all."""

@@ -20,6 +20,8 @@ from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.protocol import Effect, Inject, Operation, StopInjection, TrafficStatus
 
 MAX_IN_FLIGHT = 64
+#: From then on how fast a simulation goes is measured.
+PACE_AFTER_S = 2.0
 #: No request of a profile takes more tokens, prompt and answer together, whatever the model could.
 MOST_ROOM_TOKENS = 8_192
 
@@ -61,7 +63,18 @@ class Injector:
             failed=injection.failed,
             not_sent=injection.not_sent,
             held_back=self._status.running and injection.held_back,
+            ends_at=self._ends_at(injection) if self._status.running else self._status.ends_at,
         )
+
+    def _ends_at(self, injection: Injection) -> float | None:
+        """Unix seconds, to the second: a simulation that cannot keep up takes longer than its speed says."""
+        began_at = self._status.started_at
+        if not self._fleet.is_simulated or began_at is None:
+            return self._status.ends_at
+        now_s, now = self._fleet.now(), self._wall()
+        gone_s, took_s = now_s - injection.began_s, now - began_at
+        pace = gone_s / took_s if gone_s > 0 and took_s >= PACE_AFTER_S else self._fleet.pace
+        return float(round(now + max(0.0, injection.end_s - now_s) / pace))
 
     def predict(self, command: Inject) -> Effect:
         """Refusal when it is not to be had: what is asked does not fit (422), traffic runs already or no
@@ -154,7 +167,7 @@ class Injector:
         else:
             self._end(under_way.id, "stopped by an operator")
             self._operations.cancel(under_way.id, "stopped by an operator")
-            message = f"{under_way.id} stopped after {self.status().sent} requests"
+            message = f"{under_way.id} stopped after {self.status().sent:,} requests"
         return self._operations.record(
             "inject-stop", "fleet", message, actor=command.actor, reason=command.reason
         )
@@ -171,7 +184,10 @@ class Injector:
             most_in_flight=most_in_flight,
             tend=self._watch_real_users,
             progress=lambda: handle.update(
-                done=injection.finished, total=injection.sent, message=self._progress()
+                done=injection.finished,
+                total=injection.planned(),
+                message=self._progress(),
+                deadline_at=self._ends_at(injection),
             ),
         )
         try:
@@ -218,8 +234,8 @@ class Injector:
 
     def _progress(self) -> str:
         status = self.status()
-        skipped = f", {status.not_sent} not sent (too much waits)" if status.not_sent else ""
-        return f"{status.sent} sent, {status.finished} finished, {status.failed} failed{skipped}"
+        skipped = f", {status.not_sent:,} not sent (too much waits)" if status.not_sent else ""
+        return f"{status.sent:,} sent, {status.finished:,} finished, {status.failed:,} failed{skipped}"
 
     # --- how much it may be --------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ class _Foreseen:
     """Requests, where nothing else is said."""
 
     mode: DrainMode
+    #: Nobody asked for that mode.
+    by_itself: bool
     running: int
     #: Of those that run here: ended, gone on with elsewhere, neither.
     cancelled: int
@@ -66,6 +68,7 @@ def _foresee(facts: DrainFacts, drain: Drain) -> _Foreseen:
     coming_blocks = (facts.waiting_blocks if moved else 0) + sum(leaver.blocks for leaver, _ in moves)
     return _Foreseen(
         mode=mode,
+        by_itself=drain.mode is None,
         running=running,
         cancelled=cancelled,
         moves=moves,
@@ -79,8 +82,9 @@ def _foresee(facts: DrainFacts, drain: Drain) -> _Foreseen:
 
 
 def _summary(facts: DrainFacts, foreseen: _Foreseen) -> list[str]:
+    auto = ", which auto chose" if foreseen.by_itself else ""
     lines = [
-        f"no new requests reach {facts.replica} (mode {foreseen.mode})",
+        f"no new requests reach {facts.replica} (mode {foreseen.mode}{auto})",
         *_of_the_running(facts, foreseen),
     ]
     if foreseen.moved:
@@ -100,10 +104,12 @@ def _summary(facts: DrainFacts, foreseen: _Foreseen) -> list[str]:
 
 def _of_the_running(facts: DrainFacts, foreseen: _Foreseen) -> list[str]:
     mode, running, moves, staying = foreseen.mode, foreseen.running, foreseen.moves, foreseen.staying
+    if not running:
+        return ["nothing runs here"]
     if mode == "cancel":
         return [f"{_requests(running)} running here will be cancelled"]
     seconds = foreseen.seconds
-    until = "" if seconds is None or not running else f" (at most about {max(1.0, seconds):.0f} s)"
+    until = "" if seconds is None else f" (at most about {max(1.0, seconds):.0f} s)"
     lines: list[str] = []
     if moves:
         to = ", ".join(sorted({replica for _, replica in moves}))
@@ -118,7 +124,7 @@ def _of_the_running(facts: DrainFacts, foreseen: _Foreseen) -> list[str]:
                 f"{facts.bound} of them until {'it ends' if facts.bound == 1 else 'they end'}: no other "
                 "replica can go on within what the answer must match"
             )
-    elif mode != "migrate" or not running:
+    elif mode != "migrate":
         lines.append(f"{_requests(running)} running here will finish{until}")
     return lines
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 from infer_engine.core.limits import LIMIT_NAMES, Limits
 from infer_engine.core.limits import LimitsError as LimitsMisfitError
 from infer_engine.fleet.generation import misfit, refuse
+from infer_engine.fleet.limits_effect import Load, meaning
 from infer_engine.fleet.telling import replicas_for, tell_all
 from infer_engine.protocol import ChangeLimits, Effect
 from infer_engine.replica.handle import ReplicaHandle
@@ -36,6 +37,9 @@ def predict(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> Effe
         for change in changes
         for name, (old, new) in change.after(command.limits).items()
     ]
+    # Of one replica more is told; of several it would be too much to read.
+    if len(changes) == 1:
+        summary += meaning(_load(changes[0]), changes[0].before, command.limits)
     warnings: list[str] = []
     for change in changes:
         most = command.limits.get("max_running")
@@ -48,6 +52,18 @@ def predict(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> Effe
             warnings.append(f"{change.handle.id} is {change.handle.state}: it gets them once it has loaded")
     numbers = {name: float(value) for name, value in command.limits.items()}
     return Effect(summary=summary, numbers=dict(numbers), warnings=warnings)
+
+
+def _load(change: _Change) -> Load:
+    observation, times_s = change.handle.observation, change.handle.step_times_s
+    rows = observation.rows if observation is not None else []
+    waiting = observation.waiting if observation is not None else None
+    return Load(
+        running=change.running,
+        decoding=sum(row.state == "running" and row.phase == "decode" for row in rows),
+        waiting=sum(row.state == "waiting" for row in rows) if waiting is None else waiting,
+        longest_step_s=max(times_s, default=None),
+    )
 
 
 def planned(handles: Mapping[str, ReplicaHandle], command: ChangeLimits) -> Moves:

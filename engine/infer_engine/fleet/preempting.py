@@ -131,8 +131,8 @@ class Preempting:
         room = rooms.get(target.id)
         waits = room is not None and not room.fits(leaver)
         summary = [
-            f"{request.id} leaves {source.id} in its next step: {request.blocks} blocks are free there",
-            f"it goes on at {target.id}, which computes {leaver.tokens} tokens again and takes "
+            f"{request.id} leaves {source.id} in its next step: {request.blocks:,} blocks are free there",
+            f"it goes on at {target.id}, which computes {leaver.tokens:,} tokens again and takes "
             f"{leaver.blocks} blocks; its stream stands still meanwhile",
         ]
         warnings: list[str] = []

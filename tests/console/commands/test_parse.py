@@ -210,3 +210,11 @@ def test_the_palette_finds_what_is_alike() -> None:
     assert palette("zzzz", KNOWN) == []
     assert not next(each for each in palette("diff", KNOWN) if each.line == "diff").whole
     assert all(each.whole for each in palette("doctor", KNOWN)[:1])
+
+
+def test_the_palette_begins_with_screens_and_ends_with_leaving() -> None:
+    lines = [each.line for each in palette("", KNOWN)]
+    assert lines[0] == "fleet"
+    assert lines[-1] == "q"
+    assert len(lines) == len(set(lines)) == len(TABLE)
+    assert lines.index("doctor") < lines.index("filter") < lines.index("drain") < lines.index("undo")

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from infer_console.collector import Collector
 from infer_console.connect import parse_url
+from infer_console.sources.engine import describe
+from infer_console.sources.failures import RefusedError
 from infer_console.state.picture import Picture
 from infer_engine.protocol import (
     FleetDelta,
     Heartbeat,
+    Problem,
     Replica,
     ReplicaFrame,
     SnapshotBegin,
@@ -137,3 +140,11 @@ def test_an_unknown_detail_is_refused_where_it_is_asked_for(directory: Path) -> 
     collector = Collector(parse_url(f"unix://{directory}/none.sock"))
     with pytest.raises(ValueError, match="'rooster' is none of roster, blocks, steps"):
         collector.set_interest(["r0"], ("rooster",))
+
+
+def test_a_problem_in_one_line_has_its_colon() -> None:
+    problem = Problem(
+        status=501, code="watched_only", title="It can only be watched", detail="our gateway can"
+    )
+    assert describe(RefusedError(problem)) == "It can only be watched: our gateway can"
+    assert describe(RefusedError(Problem(status=404, code="x", title="No."))) == "No."

@@ -10,6 +10,8 @@ from infer_console.state.feed import MAX_EVENTS, MAX_OPERATIONS
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import NO_OWNER, BlockMap, ReplicaPicture
 from infer_console.state.series import INTERVAL_S, SAMPLES
+from infer_console.view.events import event_row
+from infer_console.view.row import plain
 from infer_engine.control.history import HistoryKeeper
 from infer_engine.protocol import (
     BlockRun,
@@ -483,3 +485,19 @@ def test_the_blocks_of_a_dead_replica_are_forgotten(over: dict[str, object]) -> 
     blocks = stream.replica().blocks
     assert blocks is not None
     assert len(blocks.kinds) == TOTAL
+
+
+def test_that_the_link_went_away_and_came_back_are_events() -> None:
+    stream = Stream()
+    stream.send(BEGIN, FLEET, SnapshotEnd())
+    assert stream.state.picture(100.0, 1.0).events == ()
+    stream.state.link.connecting("refused")
+    stream.state.link.connecting("refused again")
+    lost = stream.state.picture(101.0, 2.0).events
+    assert [(each.at, each.reason, each.message) for each in lost] == [(101.0, "link lost", "refused")]
+    stream.reopen()
+    stream.send(BEGIN, FLEET, SnapshotEnd())
+    both = stream.state.picture(105.0, 6.0).events
+    assert [(each.at, each.reason) for each in both] == [(101.0, "link lost"), (105.0, "link back")]
+    assert "LINK" in plain(event_row(both[0], 100))
+    assert "link lost, refused" in plain(event_row(both[0], 100))

@@ -22,8 +22,9 @@ from infer_console.ui.ports import Answer
 from infer_console.ui.screens.base import ConsoleScreen
 from infer_console.ui.screens.overlay import OverlayScreen
 from infer_console.view.dialog import Dialog, Prediction, dialog_rows, undo_words
-from infer_console.view.form import Form
+from infer_console.view.form import FORCE, Form
 from infer_console.view.look import Size
+from infer_console.view.refusal import STALE, problem_lines
 from infer_console.view.row import Row
 
 #: A pause in typing after which the server is asked, and how often it is asked again.
@@ -31,9 +32,6 @@ ASK_AFTER_S = 0.2
 ASK_AGAIN_S = 5.0
 #: Rows of a window in which a dialog can show what it will do beside its buttons.
 LEAST_HEIGHT = 8
-
-#: A refusal because of the version that a command was for, and one because it named none.
-STALE, UNVERSIONED = "stale_version", "version_required"
 
 
 class _Asked(NamedTuple):
@@ -53,21 +51,32 @@ class Answered(Message):
 
 
 class ActionScreen(OverlayScreen):
-    def __init__(self, below: ConsoleScreen, action: Action, target: str | None, given: Given) -> None:
+    def __init__(
+        self,
+        below: ConsoleScreen,
+        action: Action,
+        target: str | None,
+        given: Given,
+        undone_by: str | None = None,
+    ) -> None:
+        """``undone_by`` is the key that opened it to take another action back: it confirms too."""
         super().__init__(below)
         scopes = ()
         if action.target == "replica or fleet" and target is not None:
             scopes = (target, "all replicas")
         action = with_replicas(action, below.console.collector.picture, target)
         form = Form.of(action, target, given, scopes)
+        if undone_by is not None:
+            form.undoes(undone_by)
         self.dialog = Dialog(form, Prediction("asking", [], []))
         self._number = 0
         #: Of what the prediction on the screen was made for.
         self._version: str | None = None
         self._version_of: str | None = None
         self._opened_at = below.console.collector.picture.at
-        #: Whether the action's state forbids it, as the picture has it.
+        #: Whether the action's state forbids it, as the picture has it; and how many replicas are ready.
         self._forbidden = False
+        self._ready: int | None = None
         self._timer: Timer | None = None
         self._asking_again: Timer
         #: What would take back what was applied.
@@ -103,7 +112,10 @@ class ActionScreen(OverlayScreen):
         """When what the action is about comes into another state, what was said of the old one goes: a
         refusal, a prediction."""
         forbidden = self.form.action.refusal(picture, self.form.current_target) is not None
-        if forbidden == self._forbidden:
+        ready = picture.totals.ready if picture.totals is not None else None
+        another = ready != self._ready and self.dialog.prediction.source == "refused"
+        self._ready = ready
+        if forbidden == self._forbidden and not another:
             return
         self._forbidden = forbidden
         if self.dialog.phase == "failed":
@@ -131,7 +143,7 @@ class ActionScreen(OverlayScreen):
                 form.move(-1)
             case "enter":
                 self._entered()
-            case own if own == form.action.key and not form.takes_text():
+            case own if own in form.again and not form.takes_text():
                 self._apply()
             case _:
                 if form.key(event.key, event.character):
@@ -249,9 +261,12 @@ class ActionScreen(OverlayScreen):
             effect = answer.effect
             self.dialog.prediction = Prediction("server", list(effect.summary), list(effect.warnings))
         elif answer.status >= 500:
-            self.dialog.prediction = Prediction("screen", [], problem_lines(answer))
+            self.dialog.prediction = Prediction("screen", [], self._problem_lines(answer))
         else:
-            self.dialog.prediction = Prediction("refused", problem_lines(answer), [])
+            before, lines = self.dialog.prediction, self._problem_lines(answer)
+            if before.source == "refused" and self.dialog.outcome == before.lines:
+                self.dialog.outcome = lines  # still refused; why may be another by now
+            self.dialog.prediction = Prediction("refused", lines, [])
 
     def _note_version(self, version: str | None) -> None:
         """Of what the prediction that came is made for."""
@@ -282,29 +297,16 @@ class ActionScreen(OverlayScreen):
         elif answer.code == STALE:
             self._conflict(answer)
         else:
-            self.dialog.phase, self.dialog.outcome = "failed", problem_lines(answer)
+            lines = self._problem_lines(answer)
+            self.dialog.phase, self.dialog.outcome = "failed", lines
+            if answer.status < 500:
+                self.dialog.prediction = Prediction("refused", lines, [])
+
+    def _problem_lines(self, problem: Problem) -> list[str]:
+        return problem_lines(problem, forcible=any(each.name == FORCE for each in self.form.action.params))
 
     def _predict_from_screen(self, picture: Picture) -> None:
         values = self.form.values()
         if values is not None:
             target = self.form.current_target
             self.dialog.prediction.lines = self.form.action.effect(picture, target, values)
-
-
-def problem_lines(problem: Problem) -> list[str]:
-    """A problem in words: what, which field, which numbers."""
-    if problem.code == UNVERSIONED:
-        return ["it is applied only after the server's prediction: wait for it"]
-    lines = [problem.title or problem.code]
-    if problem.code == STALE:  # its detail and field are about a header that nobody here typed
-        return lines
-    if problem.detail and problem.detail != problem.title:
-        lines.append(problem.detail)
-    if problem.field:
-        lines.append(f"field: {problem.field}")
-    if problem.numbers:
-        known = (
-            f"{name} {'–' if value is None else f'{value:g}'}" for name, value in problem.numbers.items()
-        )
-        lines.append(", ".join(known))
-    return lines

@@ -12,7 +12,7 @@ from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import safe
 from infer_console.ui.backpressure import is_behind
 from infer_console.ui.widgets.canvas import Canvas, RenderedLines
-from infer_console.view.bindings import acts, keys_of
+from infer_console.view.bindings import acts, keys_of, where_it_acts
 from infer_console.view.border import bordered, inside
 from infer_console.view.look import PANES, Cursor, Keymap, Pane, ScreenName, Size
 from infer_console.view.order import follow, pane_ids
@@ -135,8 +135,11 @@ class ConsoleScreen(PaintedScreen):
         action = self._mapped.get(key.key)
         if action is not None:
             await self.app.run_action(action, self)
-        elif self.console.collector.picture.read_only and acts(key.key, self.console.look.keymap):
-            self.console.acting.say_off(key.key)  # of another screen, where it would do nothing either
+        elif acts(key.key, self.console.look.keymap):
+            if self.console.collector.picture.read_only:
+                self.console.acting.say_off(key.key)  # of another screen, where it would do nothing either
+            else:
+                self.console.say(where_it_acts(key.key, self.console.look.keymap))
 
     def interest(self, picture: Picture) -> Interest:
         """What this screen shows beyond the fleet's summary."""

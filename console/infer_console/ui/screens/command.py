@@ -128,4 +128,7 @@ class PaletteScreen(OverlayScreen):
             self.console.overlays.command(f"{chosen.line} ")
         else:
             commander.remember(chosen.line)
-            commander.run(asked, self.below)
+            if asked.entry.name == "q":  # one Enter in a list: what it would end is asked about
+                self.console.departure.leave(tests_too=True)
+            else:
+                commander.run(asked, self.below)
