@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from infer_engine.connections import Connections
 from infer_engine.control.audit import Audit
@@ -68,9 +69,15 @@ END_S = 20.0
 START_POLL_S = 0.1
 
 
-async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: bool) -> int:
+async def serve(
+    settings: ServerSettings,
+    *,
+    listen_is_default: bool,
+    lifeline: bool,
+    say: Callable[[str], None] = lambda _line: None,
+) -> int:
     """Serve until asked to stop; the exit code. StartError, with nothing left behind, when that is not
-    possible."""
+    possible. ``say`` gets a line for people when it listens."""
     look_seldom()
     stop = StopSignal(settings.drain_s)
     hear_signals(stop, hangup_stops=settings.token_file is None and settings.api_keys is None)
@@ -86,7 +93,7 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
             if model is not None and on_ray is not None:
                 try:
                     await _run(
-                        on_ray.settings, model, entrance, stop, kept, most_connections, on_ray.replicas
+                        on_ray.settings, model, entrance, stop, kept, most_connections, on_ray.replicas, say
                     )
                 finally:
                     await on_ray.close()
@@ -105,6 +112,7 @@ async def _run(
     kept: KeptState,
     most_connections: int,
     ray: RayReplicas | None,
+    say: Callable[[str], None],
 ) -> None:
     sockets, admitted, keyring = entrance
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
@@ -165,6 +173,7 @@ async def _run(
         if keyring is not None or admitted.token_file is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _read_again, control, keyring)
         _say_listening(sockets, "http" if admitted.tls is None else "https", fleet)
+        say(f"control {sockets.control_url}  gateway {sockets.gateway_url}")
         supervisor.ready()
         await _until_stopped(fleet, stop)
     finally:

@@ -20,7 +20,8 @@ EPILOG = """\
 Without a verb: the console. It connects to --connect URL, else to INFER_CONSOLE_CONNECT, else to the current
 context, else to your server at the default socket of infer-console serve, else to the engine of another
 console of yours, else it starts an engine of its own (--embedded: in any case). Verbs look in the same
-places. URLs: unix:///path, http(s)://HOST:PORT, ssh://[USER@]HOST. On TCP a token says who you are: a context or
+places.
+URLs: unix:///path, http(s)://HOST:PORT, ssh://[USER@]HOST. On TCP a token says who you are: a context or
 INFER_CONSOLE_TOKEN_FILE names its file, or INFER_CONSOLE_TOKEN holds it.
 Exit codes: 0 ok, 1 error, 2 usage, 3 unreachable, 4 denied, 5 conflict, 6 timed out, 7 partial."""
 

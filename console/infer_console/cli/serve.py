@@ -85,12 +85,14 @@ REPLICA_OPTIONS = (
     ("--dtype", "dtype", "auto|fp32|fp16|bf16"),
     ("--threads", "threads", "N"),
 )
+#: What the operator typed, for the errors of the process that this one becomes.
+CALLED = "infer-console serve"
 
 
 def _serve(arguments: Namespace) -> int:
     import msgspec
 
-    from infer_console.cli.output import complain, note
+    from infer_console.cli.output import complain
     from infer_console.connect import engine_installed
     from infer_console.credentials import without_token
 
@@ -102,10 +104,9 @@ def _serve(arguments: Namespace) -> int:
     if not engine_installed():
         complain("the engine is not installed here: pip install 'infer-console[engine]'")
         return codes.ERROR
-    note(f"control {settings.control}  gateway {settings.listen}")
     sys.stderr.flush()
     command = [sys.executable, "-m", "infer_engine", "serve"]
-    command += ["--settings", msgspec.json.encode(settings).decode()]
+    command += ["--settings", msgspec.json.encode(settings).decode(), "--called", CALLED]
     return os.execve(sys.executable, command, without_token(os.environ))
 
 
