@@ -27,6 +27,16 @@ async def test_ready_follows_the_replicas_and_alive_does_not(gateway: Gateway) -
         assert (await gateway.client.get(path)).status_code == 200
 
 
+async def test_a_server_of_others_that_is_gone_is_not_said_to_start(gateway: Gateway) -> None:
+    why = "127.0.0.1:9: not reachable: ConnectError: All connection attempts failed"
+    gateway.fleet.replicas = [
+        Replica(id="r0", state="starting", launcher="upstream", error=why),
+        Replica(id="r1", state="starting", launcher="upstream"),
+    ]
+    response = await gateway.client.get("/readyz")
+    assert response.json()["reason"] == f"r0: {why}, r1 is starting"
+
+
 @pytest.mark.parametrize(
     ("healths", "status"),
     [(["ok", "idle"], 200), (["ok", "stalled"], 200), (["stalled", "bad"], 503), ([None, None], 200)],

@@ -82,12 +82,14 @@ def lost_row(picture: Picture, width: int) -> Row | None:
 
 def event_row(event: Event, width: int, with_replica: bool = True, selected: bool = False) -> Row:
     word, role = WORDS.get(event.kind, (safe(event.kind.upper(), 7), "notice"))
+    if _is_back(event):
+        word = "RESUME"
     line = Line(width, "cursor" if selected else "plain").put("▸" if selected else " ", "accent")
     line.put(moment(event.at, width), "dim").put(" ")
     line.put(word, role).to(line.used + 8 - len(word))
     if with_replica:
         line.put(_where(event), "strong").put(" ").to(
-            line.used if event.to_replica else line.used + 3 - len(_where(event))
+            line.used if _has_target(event) else line.used + 3 - len(_where(event))
         )
     if event.request is not None:
         line.put(safe_identifier(event.request), "text").put(" ")
@@ -103,10 +105,19 @@ def moment(at: float, width: int) -> SafeText:
     return clock if width >= 60 or clock == UNKNOWN else safe(f"{clock[3:]}.{int(at * 10) % 10}")
 
 
+def _is_back(event: Event) -> bool:
+    """It goes on at the replica that it had lost: of the same name, in its next life."""
+    return event.kind == "move" and event.replica is not None and event.to_replica == event.replica
+
+
+def _has_target(event: Event) -> bool:
+    return event.to_replica is not None and event.to_replica != event.replica
+
+
 def _where(event: Event) -> SafeText:
     if event.replica is None:
         return safe("–")
-    if event.to_replica is None:
+    if not _has_target(event):
         return safe_identifier(event.replica)
     return safe(f"{safe_identifier(event.replica)}→{safe_identifier(event.to_replica)}")
 
@@ -128,7 +139,8 @@ def _preempt(event: Event) -> list[SafeText]:
 def _move(event: Event) -> list[SafeText]:
     why = (event.reason or "").replace("_", " ")
     by = safe(f"by {event.actor}", 24) if event.actor is not None else safe("")
-    return [safe(why), _tokens(event, " to redo"), by]
+    waits = safe("waits for a replica") if event.to_replica is None else safe("")
+    return [safe(why), _tokens(event, " to redo"), waits, by]
 
 
 def _other(event: Event) -> list[SafeText]:

@@ -60,10 +60,12 @@ def health_routes(fleet: Fleet, stopping: Callable[[], bool] = lambda: False) ->
 def _why_not_ready(replicas: list[Replica]) -> str:
     if not replicas:
         return "there is no replica"
-    return ", ".join(f"{each.id} is {_state(each)}" for each in replicas)
+    return ", ".join(f"{each.id}{_state(each)}" for each in replicas)
 
 
 def _state(replica: Replica) -> str:
+    if replica.launcher == "upstream" and replica.state == "starting" and replica.error is not None:
+        return f": {replica.error}"  # it is others who start it, and nobody may
     if replica.state == "starting" and replica.load_progress is not None:
-        return f"starting ({replica.load_progress:.0%} loaded)"
-    return replica.state
+        return f" is starting ({replica.load_progress:.0%} loaded)"
+    return f" is {replica.state}"

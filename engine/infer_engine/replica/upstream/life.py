@@ -225,7 +225,8 @@ class UpstreamReplica(Life):
                 self._die(str(error), WILL_FAIL_AGAIN)
                 return None
             except Unready as error:
-                trouble = printable(f"{self._target.address.place}: {error}")
+                gone = "not reachable: " if error.nobody else ""
+                trouble = printable(f"{self._target.address.place}: {gone}{error}")
             self._note(trouble)
             self.send(
                 Loading(incarnation=self.config.incarnation, progress=None, what="waiting", trouble=trouble)
