@@ -94,7 +94,7 @@ def diff_rows(a: Side, b: Side, width: int, height: int | None = None) -> list[R
     """A head, a row for every difference, and how much is equal; at most ``height`` rows."""
     found = differences(a, b)
     equal = len({*a.facts, *b.facts}) - len(found)
-    first = min(24, width // 3)
+    first = min(26, width // 3)
     column = max(8, (width - first - 2) // 3)
     rows = [
         _row((safe(""), safe(a.title, 60), safe(b.title, 60), safe("change")), first, column, width, "title")
@@ -124,7 +124,7 @@ def _row(
 ) -> Row:
     name, a, b, change = cells
     title = role == "title"
-    line = Line(width).put(" ").put(safe(name, first - 1), role if title else "label").to(first)
+    line = Line(width).put(" ").put(safe(name, max(1, first - 2)), role if title else "label").to(first)
     tones: tuple[Role, ...] = (role,) * 3 if title else (role, "strong", "accent")
     for text, tone in zip((a, b, change), tones, strict=True):
         start = line.used
