@@ -174,6 +174,9 @@ async def _run(
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _read_again, control, keyring)
         _say_listening(sockets, "http" if admitted.tls is None else "https", fleet)
         say(f"control {sockets.control_url}  gateway {sockets.gateway_url}")
+        for line in _kept(fleet):
+            log.info("%s", line)
+            say(line)
         supervisor.ready()
         await _until_stopped(fleet, stop)
     finally:
@@ -282,6 +285,23 @@ def _say_listening(sockets: Sockets, control_scheme: str, fleet: Fleet) -> None:
     except OSError:
         log.info("nobody reads stdout")
     log.info("listening: %s", ", ".join(f"{name} {where}" for name, where in line.items() if name != "pid"))
+
+
+def _kept(fleet: Fleet) -> list[str]:
+    """What came back with the state, and works though nobody gave it to this start."""
+    return [
+        f"{replica.id} has limits from before, kept with the state: "
+        + ", ".join(
+            f"{name} {replica.spec.limits.get(name)} (set {_day(at)})"
+            for name, at in sorted(replica.kept_limits.items())
+        )
+        for replica in fleet.status().replicas
+        if replica.kept_limits and replica.spec is not None
+    ]
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
 
 
 def _announce(fleet: Fleet, operation: Operation) -> None:

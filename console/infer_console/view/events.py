@@ -117,7 +117,7 @@ def _has_target(event: Event) -> bool:
 def _where(event: Event) -> SafeText:
     if event.replica is None:
         return safe("–")
-    if not _has_target(event):
+    if event.to_replica is None or not _has_target(event):
         return safe_identifier(event.replica)
     return safe(f"{safe_identifier(event.replica)}→{safe_identifier(event.to_replica)}")
 

@@ -45,8 +45,8 @@ def test_a_move_without_another_replica_has_one(capsys: pytest.CaptureFixture[st
 
 def test_a_long_name_does_not_run_into_its_figure() -> None:
     name = "  waiting: token_budget"
-    sides = [Side("r2", {name: Fact(name, value)}) for value in (7, 9)]
+    a, b = (Side("r2", {name: Fact(name, value)}) for value in (7, 9))
     for width in (80, 100):
-        row = next(plain(row) for row in diff_rows(*sides, width) if "waiting" in plain(row))
+        row = next(plain(row) for row in diff_rows(a, b, width) if "waiting" in plain(row))
         assert row.split()[:4] == ["waiting:", "token_budget", "7", "9"]
-    assert "toke… 7" in plain(diff_rows(*sides, 54)[1]), "cut, and apart"
+    assert "toke… 7" in plain(diff_rows(a, b, 54)[1]), "cut, and apart"
