@@ -109,6 +109,13 @@ def engine_installed() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
+def gateway_installed() -> bool:
+    """Whether a server can run here whose replicas compute elsewhere, or not at all: the extra ``upstream``,
+    of which the engine has all."""
+    needed = ("numpy", "tokenizers", "safetensors", "jinja2", "starlette", "uvicorn", "zmq", "llguidance")
+    return all(importlib.util.find_spec(name) is not None for name in needed)
+
+
 def parse_url(url: str, source: str = "--connect") -> Target:
     """Raise ConnectError naming ``source``, the URL and what is allowed."""
     given = url.strip()

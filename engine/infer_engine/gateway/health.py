@@ -14,6 +14,8 @@ from starlette.routing import Route
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.protocol import Replica
 
+#: In the last error of a server of others, where nobody answered at all.
+_NOBODY = ("ConnectError", "ConnectTimeout", "ReadTimeout", "TimeoutError", "does not answer")
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -65,7 +67,9 @@ def _why_not_ready(replicas: list[Replica]) -> str:
 
 def _state(replica: Replica) -> str:
     if replica.launcher == "upstream" and replica.state == "starting" and replica.error is not None:
-        return f": {replica.error}"  # it is others who start it, and nobody may
+        # It is others who start it, and nobody may: what it is is what its last look found.
+        silent = any(word in replica.error for word in _NOBODY)
+        return f" is {'not reachable' if silent else 'not ready'}: {replica.error}"
     if replica.state == "starting" and replica.load_progress is not None:
         return f" is starting ({replica.load_progress:.0%} loaded)"
     return f" is {replica.state}"

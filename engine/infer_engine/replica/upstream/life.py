@@ -225,8 +225,7 @@ class UpstreamReplica(Life):
                 self._die(str(error), WILL_FAIL_AGAIN)
                 return None
             except Unready as error:
-                gone = "not reachable: " if error.nobody else ""
-                trouble = printable(f"{self._target.address.place}: {gone}{error}")
+                trouble = printable(f"{self._target.address.place}: {error}")
             self._note(trouble)
             self.send(
                 Loading(incarnation=self.config.incarnation, progress=None, what="waiting", trouble=trouble)
