@@ -26,19 +26,22 @@ MAX_SOCKET_PATH_BYTES = 107
 EMBEDDED_PREFIX = "infer-console-"
 EMBEDDED_SOCKETS = f"{EMBEDDED_PREFIX}*/control.sock"
 PROBE_TIMEOUT_S = 1.0
+#: The sources of targets that nobody named.
+DEFAULT_SOURCE, EMBEDDED_SOURCE = "default control socket", "embedded engine"
 
 HELP = """\
-nothing to connect to. Give one of:
-  infer-console --connect unix:///run/user/1000/infer-console/default.sock   an engine server on this machine
-  infer-console --connect ssh://host                                         one that you can reach by ssh
-  infer-console --connect https://host:9000                                  one that listens on TCP
-  infer-console --connect vllm+http://host:8000                              vLLM (sglang+, llamacpp+, auto+)
-  infer-console --connect vllm+http://a:8000,b:8000                          several as one fleet
-  INFER_CONSOLE_CONNECT=URL infer-console                                    the same, from the environment
+nothing to connect to: nobody listens at {default}, where a server
+started here without --control would, and no console of yours runs an engine of its own. Give one of:
+  infer-console discover                              which servers this machine runs, and their URLs
+  infer-console --connect unix:///path/to.sock        an engine server on this machine, started with --control
+  infer-console --connect ssh://host                  one that you can reach by ssh
+  infer-console --connect https://host:9000           one that listens on TCP
+  infer-console --connect vllm+http://host:8000       vLLM (sglang+, llamacpp+, auto+)
+  infer-console --connect vllm+http://a:8000,b:8000   several as one fleet
+  INFER_CONSOLE_CONNECT=URL infer-console             the same, from the environment
   a context in {contexts}
 or install the engine, and infer-console starts one itself:
-  pip install 'infer-console[engine]'
-Beside a console that runs its own engine nothing needs to be given: if it is your only one, it is found."""
+  pip install 'infer-console[engine]'"""
 
 
 class ConnectError(ValueError):
@@ -104,6 +107,13 @@ _SSH_PATH = re.compile(r"(/[A-Za-z0-9._@+-]+)+")
 def engine_installed() -> bool:
     """Whether the engine extra is there; looks without importing anything of it."""
     return importlib.util.find_spec("torch") is not None
+
+
+def gateway_installed() -> bool:
+    """Whether a server can run here whose replicas compute elsewhere, or not at all: the extra ``upstream``,
+    of which the engine has all."""
+    needed = ("numpy", "tokenizers", "safetensors", "jinja2", "starlette", "uvicorn", "zmq", "llguidance")
+    return all(importlib.util.find_spec(name) is not None for name in needed)
 
 
 def parse_url(url: str, source: str = "--connect") -> Target:
@@ -209,10 +219,24 @@ def resolve_running(
     named = resolve(connect, environ, context=context)
     if named is not None:
         return named
-    default = parse_url(default_control_socket(), "default control socket")
+    default = parse_url(default_control_socket(), DEFAULT_SOURCE)
     if default.socket is not None and listens(Path(default.socket)):
         return default
     return find_embedded() or default
+
+
+def find_running() -> Target | None:
+    """This user's server at the default control socket, else the engine of the one console that runs its own;
+    None when there is neither. A socket that nobody listens on is nothing, nor is one that others could have
+    put there."""
+    default = parse_url(default_control_socket(), DEFAULT_SOURCE)
+    path = Path(default.socket or "")
+    return default if _is_own_socket(path) and listens(path) else find_embedded()
+
+
+def nothing_to_connect_to() -> str:
+    """What to give, for somebody who gave nothing."""
+    return HELP.format(default=default_control_socket(), contexts=contexts_path())
 
 
 def find_embedded() -> Target | None:
@@ -223,7 +247,7 @@ def find_embedded() -> Target | None:
     if len(found) > 1:
         listed = "".join(f"\n  --connect unix://{path}" for path in found)
         raise ConnectError(f"{len(found)} consoles run an engine of their own; name one:{listed}")
-    return parse_url(f"unix://{found[0]}", "embedded engine") if found else None
+    return parse_url(f"unix://{found[0]}", EMBEDDED_SOURCE) if found else None
 
 
 def private_directory_place() -> Path:
@@ -250,11 +274,17 @@ def listens(path: Path) -> bool:
 
 def _is_ours(path: Path) -> bool:
     """A socket of this user in a directory that nobody else can enter."""
+    return _is_own_socket(path, shut_to=0o077)
+
+
+def _is_own_socket(path: Path, shut_to: int = 0o022) -> bool:
+    """A socket of this user in a directory of theirs without the rights ``shut_to`` (writing: nobody else can
+    put one there)."""
     try:
         directory, file = path.parent.lstat(), path.lstat()
     except OSError:
         return False
-    private = stat.S_ISDIR(directory.st_mode) and not stat.S_IMODE(directory.st_mode) & 0o077
+    private = stat.S_ISDIR(directory.st_mode) and not stat.S_IMODE(directory.st_mode) & shut_to
     return private and stat.S_ISSOCK(file.st_mode) and {directory.st_uid, file.st_uid} == {os.getuid()}
 
 

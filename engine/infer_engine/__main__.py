@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from infer_engine import replica_command, token_command
 from infer_engine.benchmark.options import add_options
+from infer_engine.caller import Caller
 from infer_engine.key_command import add_options as key_options
 from infer_engine.model.errors import ModelError
 from infer_engine.settings import DEFAULT_MODEL, ServerSettings, SettingsError, validate
@@ -33,7 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.verb == "serve":
-            return _serve(options.settings, options.lifeline)
+            called = Caller() if options.called is None else Caller(options.called, by_options=True)
+            return _serve(options.settings, options.lifeline, called)
         if options.verb == "key":
             from infer_engine.key_command import run as make_key
 
@@ -59,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = verbs.add_parser("serve", help="run the engine server")
     serve.add_argument("--settings", default="{}", metavar="JSON", help="settings as one JSON object")
     serve.add_argument("--lifeline", action="store_true", help="stop when stdin ends (the parent died)")
+    serve.add_argument("--called", metavar="NAME", help="the command, with options, that this is to its user")
     fetch = verbs.add_parser("fetch", help="fetch and prepare the model; its path goes to stdout")
     fetch.add_argument(
         "--model", default=DEFAULT_MODEL, help="a known name, a GGUF file or a Hugging Face directory"
@@ -83,7 +86,15 @@ def _fail(message: str, code: int = 1) -> int:
     return code
 
 
-def _serve(settings_json: str, lifeline: bool) -> int:
+def _serve(settings_json: str, lifeline: bool, caller: Caller) -> int:
+    def fail(message: str, code: int, setting: str | None = None) -> int:
+        print(caller.error(message, setting), file=sys.stderr)
+        return code
+
+    def say(line: str) -> None:
+        if caller.by_options:
+            print(line, file=sys.stderr, flush=True)
+
     try:
         try:
             given = json.loads(settings_json)
@@ -94,18 +105,20 @@ def _serve(settings_json: str, lifeline: bool) -> int:
         values = cast("dict[str, Any]", given)
         settings: ServerSettings = validate(ServerSettings, values)
     except SettingsError as error:
-        return _fail(str(error), 2)
+        return fail(str(error), 2)
     # Imported late: a wrong setting is answered at once.
     from infer_engine.server import serve
     from infer_engine.start_error import StartError
 
     configure_logging(logging.INFO)
     try:
-        return asyncio.run(serve(settings, listen_is_default="listen" not in values, lifeline=lifeline))
+        return asyncio.run(
+            serve(settings, listen_is_default="listen" not in values, lifeline=lifeline, say=say)
+        )
     except SettingsError as error:
-        return _fail(str(error), 2)
+        return fail(str(error), 2)
     except StartError as error:
-        return _fail(str(error))
+        return fail(str(error), 1, error.setting)
 
 
 def _fetch(model: str, *, prepare: bool, lifeline: bool) -> int:

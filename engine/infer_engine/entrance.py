@@ -30,7 +30,9 @@ def open_entrance(settings: ServerSettings, *, listen_is_default: bool) -> Entra
             control_listen=settings.control_listen,
             control_group=admitted.socket_group,
         )
-    except (ListenError, TokenFileError) as error:
+    except ListenError as error:
+        raise StartError(str(error), error.setting) from error
+    except TokenFileError as error:
         raise StartError(str(error)) from error
     return Entrance(sockets, admitted, keyring)
 

@@ -22,7 +22,7 @@ def check_gateway(host: str, *, has_keys: bool, insecure_no_auth: bool) -> None:
         return
     raise SettingsError(
         f"listen: {host} can be reached from other machines, and without API keys everybody there may send "
-        "requests; listen on 127.0.0.1, give API keys, or say --insecure-no-auth"
+        "requests; listen on 127.0.0.1, give API keys (--api-keys FILE), or say --insecure-no-auth"
     )
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from infer_engine.connections import Connections
 from infer_engine.control.audit import Audit
@@ -68,9 +69,15 @@ END_S = 20.0
 START_POLL_S = 0.1
 
 
-async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: bool) -> int:
+async def serve(
+    settings: ServerSettings,
+    *,
+    listen_is_default: bool,
+    lifeline: bool,
+    say: Callable[[str], None] = lambda _line: None,
+) -> int:
     """Serve until asked to stop; the exit code. StartError, with nothing left behind, when that is not
-    possible."""
+    possible. ``say`` gets a line for people when it listens."""
     look_seldom()
     stop = StopSignal(settings.drain_s)
     hear_signals(stop, hangup_stops=settings.token_file is None and settings.api_keys is None)
@@ -86,7 +93,7 @@ async def serve(settings: ServerSettings, *, listen_is_default: bool, lifeline: 
             if model is not None and on_ray is not None:
                 try:
                     await _run(
-                        on_ray.settings, model, entrance, stop, kept, most_connections, on_ray.replicas
+                        on_ray.settings, model, entrance, stop, kept, most_connections, on_ray.replicas, say
                     )
                 finally:
                     await on_ray.close()
@@ -105,6 +112,7 @@ async def _run(
     kept: KeptState,
     most_connections: int,
     ray: RayReplicas | None,
+    say: Callable[[str], None],
 ) -> None:
     sockets, admitted, keyring = entrance
     clock = PacedClock(settings.speed) if settings.deployment is not None else None
@@ -165,6 +173,10 @@ async def _run(
         if keyring is not None or admitted.token_file is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _read_again, control, keyring)
         _say_listening(sockets, "http" if admitted.tls is None else "https", fleet)
+        say(f"control {sockets.control_url}  gateway {sockets.gateway_url}")
+        for line in _kept(fleet):
+            log.info("%s", line)
+            say(line)
         supervisor.ready()
         await _until_stopped(fleet, stop)
     finally:
@@ -273,6 +285,23 @@ def _say_listening(sockets: Sockets, control_scheme: str, fleet: Fleet) -> None:
     except OSError:
         log.info("nobody reads stdout")
     log.info("listening: %s", ", ".join(f"{name} {where}" for name, where in line.items() if name != "pid"))
+
+
+def _kept(fleet: Fleet) -> list[str]:
+    """What came back with the state, and works though nobody gave it to this start."""
+    return [
+        f"{replica.id} has limits from before, kept with the state: "
+        + ", ".join(
+            f"{name} {replica.spec.limits.get(name)} (set {_day(at)})"
+            for name, at in sorted(replica.kept_limits.items())
+        )
+        for replica in fleet.status().replicas
+        if replica.kept_limits and replica.spec is not None
+    ]
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
 
 
 def _announce(fleet: Fleet, operation: Operation) -> None:

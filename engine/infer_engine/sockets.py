@@ -27,7 +27,10 @@ MAX_CONTROL_CONNECTIONS = 256
 
 
 class ListenError(Exception):
-    """A listener could not be made. ``str()`` is one line for the operator."""
+    """A listener could not be made. ``str()`` is one line for the operator. ``setting``: which one names it,
+    where that is known."""
+
+    setting: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +76,20 @@ def open_sockets(
     too. SettingsError for a malformed address, ListenError for one that cannot be had."""
     path = parse_unix_url(control)
     with ExitStack() as undo:
-        gateway = bind_tcp(*parse_listen(listen), or_free_port=or_free_port)
+        with _named_by("listen"):
+            gateway = bind_tcp(*parse_listen(listen), or_free_port=or_free_port)
         undo.callback(gateway.close)
         control_tcp = None
         if control_listen is not None:
             host, port = parse_listen(control_listen, "control_listen")
-            bound = bind_tcp(host, port, or_free_port=False)
+            with _named_by("control_listen"):
+                bound = bind_tcp(host, port, or_free_port=False)
             control_tcp = BoundedSocket(bound, MAX_CONTROL_CONNECTIONS)
             undo.callback(control_tcp.close)
+        with _named_by("control"):
+            bound_control = bind_unix(path, control_group)
         sockets = Sockets(
-            control=bind_unix(path, control_group),
+            control=bound_control,
             control_path=path,
             gateway=gateway,
             gateway_url=url_of(gateway),
@@ -91,6 +98,15 @@ def open_sockets(
         )
         undo.pop_all()
     return sockets
+
+
+@contextmanager
+def _named_by(setting: str) -> Generator[None]:
+    try:
+        yield
+    except ListenError as error:
+        error.setting = setting
+        raise
 
 
 def parse_unix_url(url: str) -> Path:

@@ -4,11 +4,14 @@ real processes under load."""
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
+import pytest
+from infer_console.cli import main
 from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.protocol import Status
 from support.fleets import until
@@ -61,7 +64,7 @@ async def loaded(server: EngineServer, streams: int) -> list["asyncio.Task[int]"
     return tasks
 
 
-async def test_it_comes_back_as_it_was_left_however_it_ended() -> None:
+async def test_it_comes_back_as_it_was_left_however_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
     with short_directory() as directory:
         with server_at(directory, "first.log") as server:
             await asyncio.to_thread(server.wait_ready)
@@ -98,6 +101,17 @@ async def test_it_comes_back_as_it_was_left_however_it_ended() -> None:
                 [tenant] = client.get("/control/v1/tenants").json()["tenants"]
             assert (tenant["name"], tenant["limits"]["requests_per_minute"]) == ("ann", 7)
             assert status.fleet.specs_trouble is None
+            kept = status.replicas[2].kept_limits
+            assert kept.keys() == {"admit_limit"}
+            assert kept["admit_limit"] < time.time()
+            assert [each.kept_limits for each in status.replicas[:2]] == [{}, {}]
+            assert "r2 has limits from before, kept with the state: admit_limit 76 (set " in server.log
+            for words in (("headroom",), ("limits", "--replica", "r2")):
+                assert await asyncio.to_thread(main, ["--connect", server.control_url, *words]) == 0
+                said = capsys.readouterr().out
+                assert "r2: kept from before the server's start: admit_limit 76 (since 20" in said
+            command(server, "/headroom", percent=20, replica="r2")
+            await until(lambda: server.status().replicas[2].kept_limits == {}, "set in this run")
             assert server.errors == []
             load = await loaded(server, 2)
             command(server, "/replicas/r0:undrain")

@@ -91,6 +91,10 @@ def test_streams_of_clients_outlive_a_server_that_is_killed(tokenizer: Tokenizer
             with server.control() as control:
                 said = control.post("/control/v1/replicas/r1:restart", json={})
                 assert (said.status_code, said.json()["code"]) == (409, "not_ours")
+                blocks = control.get("/control/v1/replicas/r1/blocks")
+                assert (blocks.status_code, blocks.json()["code"]) == (409, "blocks_unknown")
+                assert blocks.json()["title"] == "The replica never tells its blocks."
+                assert "r1 is a server of others" in blocks.json()["detail"]
             replicas = server.status().replicas
             assert [each.upstream for each in replicas] == ["vLLM", "llama.cpp"]
         run(kill(fakes[1]))

@@ -57,7 +57,24 @@ async def test_its_client_leaves_while_it_is_held_after_a_loss() -> None:
         bench.launcher.now("r0").runner.release()
         await finished(other)
         assert bench.steps("r0")[-1].kv_used == 0
-        assert bench.events("move") == []
+        (lost,) = bench.events("move")
+        assert (lost.request, lost.to_replica) == (one.id, None), "it never went on"
+
+
+async def test_a_request_that_waits_for_its_replicas_next_life_tells_so_at_the_time() -> None:
+    async with running_fleet(replicas=1, kv_blocks=64, held=True) as bench:
+        one = await held_after_a_loss(bench)
+        (lost,) = bench.events("move")
+        assert (lost.replica, lost.to_replica, lost.reason) == ("r0", None, "replica_lost")
+        assert (lost.tokens, lost.message) == (4 + len(one.emitted), "waits for a replica")
+        bench.launcher.held = False
+        bench.launcher.load_gate.set()
+        await bench.ready()
+        bench.launcher.now("r0").runner.release()
+        await finished(one)
+        _, back = bench.events("move")
+        assert (back.replica, back.to_replica, back.message) == ("r0", "r0", "goes on at r0 again")
+        assert one.moves == 1
 
 
 async def test_its_client_leaves_between_two_replicas() -> None:

@@ -27,6 +27,19 @@ async def test_ready_follows_the_replicas_and_alive_does_not(gateway: Gateway) -
         assert (await gateway.client.get(path)).status_code == 200
 
 
+async def test_a_server_of_others_that_is_gone_is_not_said_to_start(gateway: Gateway) -> None:
+    why = "127.0.0.1:9: ConnectError: All connection attempts failed"
+    gateway.fleet.replicas = [
+        Replica(id="r0", state="starting", launcher="upstream", error=why),
+        Replica(id="r1", state="starting", launcher="upstream"),
+        Replica(id="r2", state="starting", launcher="upstream", error="127.0.0.1:8: it is loading"),
+    ]
+    response = await gateway.client.get("/readyz")
+    assert response.json()["reason"] == (
+        f"r0 is not reachable: {why}, r1 is starting, r2 is not ready: 127.0.0.1:8: it is loading"
+    )
+
+
 @pytest.mark.parametrize(
     ("healths", "status"),
     [(["ok", "idle"], 200), (["ok", "stalled"], 200), (["stalled", "bad"], 503), ([None, None], 200)],

@@ -207,6 +207,24 @@ def test_operations_are_told_in_words() -> None:
     assert any("op-3 inject on the whole fleet started by root" in line for line in shown)
 
 
+def test_a_request_that_waits_for_the_next_life_of_its_replica_does_not_move_to_itself() -> None:
+    def told(to: str | None) -> str:
+        event = Event(
+            seq=9,
+            at=0.0,
+            kind="move",
+            reason="replica_lost",
+            replica="r0",
+            to_replica=to,
+            request="7f3b02",
+        )
+        return " ".join(plain(event_row(event, 120)).split()[1:])
+
+    assert told(None) == "MOVE r0 7f3b02 replica lost, waits for a replica"
+    assert told("r0") == "RESUME r0 7f3b02 replica lost"
+    assert told("r1") == "MOVE r0→r1 7f3b02 replica lost"
+
+
 def test_pausing_and_going_on_do_not_read_alike() -> None:
     def told(message: str) -> str:
         event = Event(seq=9, at=0.0, kind="operation", reason="succeeded", operation="op-9", message=message)

@@ -1,6 +1,7 @@
 """Verbs that act on one thing: drain, undrain, cancel, preempt."""
 
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
 from infer_engine.protocol import CancelWhere, Command
 
@@ -8,9 +9,13 @@ from infer_console.actions.cancel import CANCEL
 from infer_console.actions.drain import DRAIN, UNDRAIN
 from infer_console.actions.preempt import PREEMPT
 from infer_console.cli import codes
+from infer_console.cli.call import call
 from infer_console.cli.follow import act, send
 from infer_console.cli.options import add_options, given_options
 from infer_console.cli.verb import Verb, no_wait_option
+
+if TYPE_CHECKING:
+    from infer_console.sources.client import EngineClient
 
 
 def _drain(arguments: Namespace) -> int:
@@ -36,8 +41,12 @@ def _cancel_where(arguments: Namespace) -> int:
     from infer_console.cli.output import complain
 
     if arguments.expect is None and not arguments.dry_run:
-        complain("cancel: --where needs --expect N; --dry-run tells how many there are, and lists them")
-        return codes.USAGE
+        # A condition that the server does not take is the first thing to know.
+        checked = call(arguments, lambda client: _check(client, arguments.where))
+        if checked == codes.OK:
+            complain("cancel: --where needs --expect N; --dry-run tells how many there are, and lists them")
+            return codes.USAGE
+        return checked
     reason = given_options(arguments, CANCEL).get("reason", "")
 
     def build(actor: str) -> Command:
@@ -51,6 +60,13 @@ def _cancel_where(arguments: Namespace) -> int:
         )
 
     return send(arguments, build, None, wait=True)
+
+
+async def _check(client: "EngineClient", where: str) -> int:
+    from infer_console.sources.client import actor
+
+    await client.command(CancelWhere(where=where, dry_run=True, actor=actor()))
+    return codes.OK
 
 
 def _preempt(arguments: Namespace) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from infer_engine.protocol import Problem
 
 from infer_console.cli import codes
-from infer_console.connect import ConnectError, Target, resolve, resolve_running
+from infer_console.connect import DEFAULT_SOURCE, ConnectError, Target, resolve, resolve_running
 
 if TYPE_CHECKING:
     from infer_console.sources.client import EngineClient
@@ -46,8 +46,11 @@ async def _converse(target: Target, work: Work) -> int:
         return codes.of_problem(refused.problem)
     except UnreachableError as failure:
         complain(str(failure))
-        if target.source == "default control socket":
-            complain("start a server with infer-console serve, or name one with --connect URL")
+        if target.source == DEFAULT_SOURCE:
+            complain(
+                "start a server with infer-console serve, or name one with --connect URL "
+                "(infer-console discover lists those of this machine)"
+            )
         return codes.UNREACHABLE
     except NotUnderstoodError as failure:
         complain(str(failure))

@@ -18,8 +18,9 @@ from infer_console.cli.tui import read_only_option, run_tui, tui_arguments
 DESCRIPTION = "Terminal dashboard and operator console for LLM inference."
 EPILOG = """\
 Without a verb: the console. It connects to --connect URL, else to INFER_CONSOLE_CONNECT, else to the current
-context, else to the engine of another console of yours, else it starts an engine of its own. Verbs look in
-the same places, and first at the default socket of infer-console serve.
+context, else to your server at the default socket of infer-console serve, else to the engine of another
+console of yours, else it starts an engine of its own (--embedded: in any case). Verbs look in the same
+places.
 URLs: unix:///path, http(s)://HOST:PORT, ssh://[USER@]HOST. On TCP a token says who you are: a context or
 INFER_CONSOLE_TOKEN_FILE names its file, or INFER_CONSOLE_TOKEN holds it.
 Exit codes: 0 ok, 1 error, 2 usage, 3 unreachable, 4 denied, 5 conflict, 6 timed out, 7 partial."""

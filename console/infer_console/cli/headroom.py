@@ -10,6 +10,7 @@ from infer_console.actions.headroom import HEADROOM
 from infer_console.cli import codes
 from infer_console.cli.call import call
 from infer_console.cli.follow import act
+from infer_console.cli.limits import print_kept
 from infer_console.cli.options import add_options, given_options
 from infer_console.cli.verb import Verb
 
@@ -37,6 +38,7 @@ def _show(arguments: Namespace) -> int:
             print_json({"version": PROTOCOL_VERSION, "replicas": [_document(replica) for replica in shown]})
         else:
             _print(shown)
+            print_kept(shown)
         return codes.OK
 
     return call(arguments, work)
@@ -52,6 +54,7 @@ def _document(replica: Replica) -> dict[str, object]:
         "batch_limit": kv.batch_limit,
         "headroom": _headroom_blocks(kv.total, kv.admit_limit),
         "batch_headroom": _headroom_blocks(kv.total, kv.batch_limit),
+        "kept_limits": replica.kept_limits,
     }
 
 

@@ -1,9 +1,11 @@
 """limits: show or change what the schedulers live by, while they run."""
 
+import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from infer_engine.protocol import ChangeLimits, Command, LiveLimits
+from infer_engine.protocol import ChangeLimits, Command, LiveLimits, Replica
 from msgspec.structs import replace
 
 from infer_console.cli import codes
@@ -60,11 +62,33 @@ def _limits(arguments: Namespace) -> int:
     return send(arguments, build, None, wait=True)
 
 
+def print_kept(replicas: Iterable[Replica]) -> None:
+    """Which of them nobody gave to this run of the server."""
+    from infer_console.cli.output import print_line
+    from infer_console.view.format import count
+
+    for replica in replicas:
+        if replica.kept_limits and replica.spec is not None:
+            kept = ", ".join(
+                f"{name} {count(replica.spec.limits.get(name))} (since {_moment(at)})"
+                for name, at in sorted(replica.kept_limits.items())
+            )
+            print_line(f"{replica.id}: kept from before the server's start: {kept}")
+
+
+def _moment(at: float) -> str:
+    from infer_console.view.format import UNKNOWN, clock
+
+    day = time.strftime("%Y-%m-%d ", time.gmtime(at)) if clock(at) != UNKNOWN else ""
+    return f"{day}{clock(at)}"
+
+
 def _show(arguments: Namespace) -> int:
     from infer_console.cli.output import complain, print_json
 
     async def work(client: "EngineClient") -> int:
         document = await client.limits()
+        kept = (await client.state()).replicas
         if arguments.replica is not None:
             if arguments.replica not in document.replicas:
                 complain(f"there is no replica {arguments.replica}")
@@ -74,6 +98,7 @@ def _show(arguments: Namespace) -> int:
             print_json(document)
         else:
             _print(document)
+            print_kept(each for each in kept if each.id in document.replicas)
         return codes.OK
 
     return call(arguments, work)

@@ -20,7 +20,7 @@ OPTIONS = (
 
 
 def _replica(arguments: Namespace) -> int:
-    return become_engine("replica", words(arguments), "replicas")
+    return become_engine("replica", words(arguments), "replicas", computes=True)
 
 
 def words(arguments: Namespace) -> list[str]:

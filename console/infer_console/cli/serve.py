@@ -85,13 +85,15 @@ REPLICA_OPTIONS = (
     ("--dtype", "dtype", "auto|fp32|fp16|bf16"),
     ("--threads", "threads", "N"),
 )
+#: What the operator typed, for the errors of the process that this one becomes.
+CALLED = "infer-console serve"
 
 
 def _serve(arguments: Namespace) -> int:
     import msgspec
 
-    from infer_console.cli.output import complain, note
-    from infer_console.connect import engine_installed
+    from infer_console.cli.output import complain
+    from infer_console.connect import engine_installed, gateway_installed
     from infer_console.credentials import without_token
 
     try:
@@ -99,13 +101,14 @@ def _serve(arguments: Namespace) -> int:
     except SettingsError as error:
         complain(str(error))
         return codes.USAGE
-    if not engine_installed():
-        complain("the engine is not installed here: pip install 'infer-console[engine]'")
+    elsewhere = settings.simulate is not None or (settings.upstreams and not settings.own_replicas)
+    if not (gateway_installed() if elsewhere else engine_installed()):
+        what, extra = ("gateway", "upstream") if elsewhere else ("engine", "engine")
+        complain(f"the {what} is not installed here: pip install 'infer-console[{extra}]'")
         return codes.ERROR
-    note(f"control {settings.control}  gateway {settings.listen}")
     sys.stderr.flush()
     command = [sys.executable, "-m", "infer_engine", "serve"]
-    command += ["--settings", msgspec.json.encode(settings).decode()]
+    command += ["--settings", msgspec.json.encode(settings).decode(), "--called", CALLED]
     return os.execve(sys.executable, command, without_token(os.environ))
 
 

@@ -1,9 +1,10 @@
 """The documents as tables for people."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from infer_engine.protocol import Alarm, Blocks, Event, Operation, Replica, RequestRow, Status
+from infer_engine.protocol import Alarm, BlockRun, Blocks, Event, Operation, Replica, RequestRow, Status
+from msgspec.structs import replace
 
 from infer_console.cli.output import print_line, print_table
 from infer_console.state.series import kv_used_ratio
@@ -145,7 +146,7 @@ def print_requests(rows: Iterable[RequestRow]) -> None:
 def _where(event: Event) -> str:
     """A move has two replicas."""
     here = event.replica or ""
-    return f"{here}→{event.to_replica}" if event.to_replica is not None else here
+    return f"{here}→{event.to_replica}" if event.to_replica not in (None, event.replica) else here
 
 
 def print_events(events: Iterable[Event]) -> None:
@@ -158,6 +159,26 @@ def print_operations(operations: Iterable[Operation]) -> None:
 
 def _print_columns(columns: Sequence[tuple[str, Callable[[T], object]]], items: Iterable[T]) -> None:
     print_table([head for head, _ in columns], [[cell(item) for _, cell in columns] for item in items])
+
+
+def _joined(runs: Iterable[BlockRun]) -> Iterator[BlockRun]:
+    """Neighbours that look alike here: what sets them apart is when they would be given away."""
+    last: BlockRun | None = None
+    for run in runs:
+        alike = last is not None and (last.first + last.count, last.state, last.owners, last.refs) == (
+            run.first,
+            run.state,
+            run.owners,
+            run.refs,
+        )
+        if last is not None and alike:
+            last = replace(last, count=last.count + run.count)
+            continue
+        if last is not None:
+            yield last
+        last = run
+    if last is not None:
+        yield last
 
 
 def print_blocks(blocks: Blocks) -> None:
@@ -176,6 +197,6 @@ def print_blocks(blocks: Blocks) -> None:
                 run.refs,
                 " ".join(run.owners),
             ]
-            for run in blocks.blocks
+            for run in _joined(blocks.blocks)
         ],
     )

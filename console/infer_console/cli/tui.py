@@ -15,12 +15,11 @@ from infer_console import heap
 from infer_console.cli import codes
 from infer_console.cli.web import is_drawn_for_web
 from infer_console.connect import (
-    HELP,
     ConnectError,
     Target,
-    contexts_path,
     engine_installed,
-    find_embedded,
+    find_running,
+    nothing_to_connect_to,
     resolve,
 )
 from infer_console.terminal.capabilities import capabilities
@@ -43,6 +42,11 @@ MOST_FLEETS = 8
 
 def tui_arguments(parser: ArgumentParser) -> None:
     read_only_option(parser, default=False)
+    parser.add_argument(
+        "--embedded",
+        action="store_true",
+        help="the console: on an engine of its own, also where one could be connected to",
+    )
     display_options(parser)
 
 
@@ -93,10 +97,19 @@ def run_tui(arguments: Namespace) -> int:
     if not terminals:
         complain("the console needs a terminal that can draw; for scripts: infer-console status --json")
         return codes.USAGE
-    if len(arguments.connect) + (arguments.context is not None) > 1 and not dumb:
+    named = len(arguments.connect) + (arguments.context is not None)
+    if arguments.embedded:
+        if named:
+            complain("--embedded: an engine of its own is no server that --connect or --context names")
+            return codes.USAGE
+        return _embed(arguments) if not dumb else _say_once(None, arguments)
+    if named > 1 and not dumb:
         return _watch_several(arguments)
     try:
-        target = resolve(arguments.connect, context=arguments.context) or find_embedded()
+        target = resolve(arguments.connect, context=arguments.context)
+        if target is None:
+            target = find_running()
+            _say_found(target)
     except ConnectError as error:
         complain(str(error))
         return codes.USAGE
@@ -105,9 +118,19 @@ def run_tui(arguments: Namespace) -> int:
     if target is not None:
         return _watch(target, arguments)
     if not engine_installed():
-        complain(HELP.format(contexts=contexts_path()))
+        complain(nothing_to_connect_to())
         return codes.USAGE
     return _embed(arguments)
+
+
+def _say_found(target: Target | None) -> None:
+    """Nobody named it: which one it is stays on the terminal when the console has left."""
+    from infer_console.cli.output import note
+
+    if target is not None:
+        note(
+            f"connecting to {target.url} ({target.source}); --embedded starts an engine of the console's own"
+        )
 
 
 def _say_once(target: Target | None, arguments: Namespace) -> int:
@@ -177,6 +200,9 @@ def _embed(arguments: Namespace) -> int:
     from infer_console.collector import Collector
     from infer_console.embedded import EmbeddedEngine, EmbeddedError, default_settings, fetch_model
 
+    if not engine_installed():
+        complain("the engine is not installed here: pip install 'infer-console[engine]'")
+        return codes.ERROR
     _end_tidily()
     try:
         settings = default_settings()

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
 from infer_engine.protocol import Status
 
@@ -10,10 +11,15 @@ from infer_console.cli import codes
 from infer_console.cli.call import find_target
 from infer_console.cli.verb import Verb
 from infer_console.cli.words import duration
-from infer_console.connect import Target
+from infer_console.connect import DEFAULT_SOURCE, EMBEDDED_SOURCE
+
+if TYPE_CHECKING:
+    from infer_console.sources.client import EngineClient
 
 PERIOD_S = 0.25
 DEFAULT_TIMEOUT_S, MOST_TIMEOUT_S = 300.0, 86_400.0
+#: Targets that nobody named: what is there may be another one by now.
+FOUND = frozenset({DEFAULT_SOURCE, EMBEDDED_SOURCE})
 #: Replicas that somebody took out on purpose are not waited for.
 TAKEN_OUT = frozenset({"draining", "drained", "fenced", "stopping"})
 
@@ -24,33 +30,45 @@ def _wait(arguments: Namespace) -> int:
     if not arguments.ready:
         complain("wait needs what to wait for: --ready")
         return codes.USAGE
-    target = find_target(arguments)
-    return codes.USAGE if target is None else asyncio.run(_until_ready(target, arguments.timeout))
+    return asyncio.run(_until_ready(arguments, arguments.timeout))
 
 
-async def _until_ready(target: Target, timeout_s: float) -> int:
-    """A server that does not answer yet may still come: only the time ends the waiting."""
+async def _until_ready(arguments: Namespace, timeout_s: float) -> int:
+    """A server that does not answer yet may still come, and where none was named it may be another than the
+    one that was looked for first: only the time ends the waiting."""
     from infer_console.cli.output import complain, note
     from infer_console.sources.client import EngineClient
-    from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
 
     deadline_s = time.monotonic() + timeout_s
     said = ""
-    async with EngineClient(target) as client:
-        while True:
-            try:
-                missing = not_ready(await client.state())
-            except (UnreachableError, RefusedError, NotUnderstoodError) as failure:
-                missing = str(failure)
-            if missing is None:
-                return codes.OK
-            if time.monotonic() > deadline_s:
-                complain(f"not ready within {timeout_s:g} s: {missing}")
-                return codes.TIMED_OUT
-            if missing != said:
-                note(missing)
-                said = missing
-            await asyncio.sleep(PERIOD_S)
+    while (target := find_target(arguments)) is not None:
+        async with EngineClient(target) as client:
+            while True:
+                missing, answered = await _missing(client)
+                if missing is None:
+                    return codes.OK
+                if time.monotonic() > deadline_s:
+                    complain(f"not ready within {timeout_s:g} s: {missing}")
+                    return codes.TIMED_OUT
+                if missing != said:
+                    note(missing)
+                    said = missing
+                await asyncio.sleep(PERIOD_S)
+                if not answered and target.source in FOUND:
+                    break
+    return codes.USAGE
+
+
+async def _missing(client: "EngineClient") -> tuple[str | None, bool]:
+    """What is missing until the fleet is ready, and whether a server answered at all."""
+    from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
+
+    try:
+        return not_ready(await client.state()), True
+    except UnreachableError as failure:
+        return str(failure), False
+    except (RefusedError, NotUnderstoodError) as failure:
+        return str(failure), True
 
 
 def not_ready(status: Status) -> str | None:

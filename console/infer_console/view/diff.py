@@ -124,7 +124,7 @@ def _row(
 ) -> Row:
     name, a, b, change = cells
     title = role == "title"
-    line = Line(width).put(" ").put(safe(name, first - 2), role if title else "label").to(first)
+    line = Line(width).put(" ").put(safe(name, max(1, first - 2)), role if title else "label").to(first)
     tones: tuple[Role, ...] = (role,) * 3 if title else (role, "strong", "accent")
     for text, tone in zip((a, b, change), tones, strict=True):
         start = line.used

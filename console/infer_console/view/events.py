@@ -87,6 +87,8 @@ _LINK: dict[str, tuple[Shown, Role]] = {"link lost": ("LINK", "crit"), "link bac
 def _word(event: Event) -> tuple[Shown, Role]:
     if event.kind == "replica" and event.replica is None and event.reason in _LINK:
         return _LINK[event.reason]
+    if _is_back(event):
+        return "RESUME", WORDS["move"][1]
     return WORDS.get(event.kind, (safe(event.kind.upper(), 7), "notice"))
 
 
@@ -97,7 +99,7 @@ def event_row(event: Event, width: int, with_replica: bool = True, selected: boo
     line.put(word, role).to(line.used + 8 - len(word))
     if with_replica:
         line.put(_where(event), "strong").put(" ").to(
-            line.used if event.to_replica else line.used + 3 - len(_where(event))
+            line.used if _has_target(event) else line.used + 3 - len(_where(event))
         )
     if event.request is not None:
         line.put(safe_identifier(event.request), "text").put(" ")
@@ -113,10 +115,19 @@ def moment(at: float, width: int) -> SafeText:
     return clock if width >= 60 or clock == UNKNOWN else safe(f"{clock[3:]}.{int(at * 10) % 10}")
 
 
+def _is_back(event: Event) -> bool:
+    """It goes on at the replica that it had lost: of the same name, in its next life."""
+    return event.kind == "move" and event.replica is not None and event.to_replica == event.replica
+
+
+def _has_target(event: Event) -> bool:
+    return event.to_replica is not None and event.to_replica != event.replica
+
+
 def _where(event: Event) -> SafeText:
     if event.replica is None:
         return safe("–")
-    if event.to_replica is None:
+    if event.to_replica is None or not _has_target(event):
         return safe_identifier(event.replica)
     return safe(f"{safe_identifier(event.replica)}→{safe_identifier(event.to_replica)}")
 
@@ -138,7 +149,8 @@ def _preempt(event: Event) -> list[SafeText]:
 def _move(event: Event) -> list[SafeText]:
     why = (event.reason or "").replace("_", " ")
     by = safe(f"by {event.actor}", 24) if event.actor is not None else safe("")
-    return [safe(why), _tokens(event, " to redo"), by]
+    waits = safe("waits for a replica") if event.to_replica is None else safe("")
+    return [safe(why), _tokens(event, " to redo"), waits, by]
 
 
 def _other(event: Event) -> list[SafeText]:

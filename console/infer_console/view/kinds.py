@@ -16,7 +16,7 @@ _MEANINGS: dict[str, str] = {
     "finish": "ended, and how",
     "preempt": "its blocks taken, goes on later",
     "cache_evict": "a cached prefix reused",
-    "move": "to another replica",
+    "move": "to another replica, or back",
     "reject": "turned away at the door",
     "replica": "a replica changed its state",
     "operation": "what operators did",

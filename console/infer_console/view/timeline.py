@@ -63,8 +63,9 @@ def told(picture: Picture, request: str) -> Told | None:
 
 
 def _entry(event: Event, began_at: float) -> TimelineEntry:
+    homeless = event.kind == "move" and event.to_replica is None
     return TimelineEntry(
-        kind=_FROM_EVENTS[event.kind],
+        kind="held" if homeless else _FROM_EVENTS[event.kind],
         at_s=event.at - began_at,
         replica=event.to_replica or event.replica,
         reason=event.reason,

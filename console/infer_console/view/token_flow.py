@@ -82,8 +82,11 @@ def _words(event: Event) -> tuple[SafeText, Role]:
         case "preempt":
             return safe(f"preempted ({safe(event.reason or '–', 20)}){redo}"), "preempt"
         case "move":
-            to = safe_identifier(event.to_replica) if event.to_replica is not None else "–"
-            return safe(f"moved to {to} ({safe(event.reason or '–', 20)}){redo}"), "move"
+            why = f"({safe(event.reason or '–', 20)}){redo}"
+            if event.to_replica is None:
+                return safe(f"without a replica {why}"), "move"
+            verb = "resumed at" if event.to_replica == event.replica else "moved to"
+            return safe(f"{verb} {safe_identifier(event.to_replica)} {why}"), "move"
         case _:
             waited = f", waited {age(event.wait_s)}" if event.wait_s is not None else ""
             return safe(f"admitted again{waited}"), "admit"

@@ -113,6 +113,14 @@ class Reads:
     async def blocks(self, request: Request) -> Response:
         replica = request.path_params["id"]
         self._must_exist(replica)
+        if self._context.fleet.settings.launcher_of(replica) == "upstream":
+            raise refuse(
+                409,
+                "blocks_unknown",
+                "The replica never tells its blocks.",
+                f"{replica} is a server of others, and those tell how much of their KV is in use, not which "
+                "block holds what.",
+            )
         frame = await self._observed(replica)
         kv = frame.status.kv if frame.status is not None else Kv()
         if frame.blocks is None or kv.total is None or kv.block_size is None:

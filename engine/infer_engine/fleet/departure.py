@@ -26,3 +26,5 @@ class Departure:
     actor: str = ""
     #: More of why, in a few words of ours.
     note: str = ""
+    #: That it has no place was told when it lost it.
+    told: bool = False

@@ -17,6 +17,7 @@ def settle_losses(ledger: Ledger, placer: Placer, handle: ReplicaHandle) -> None
     somewhere to go. Needs nothing of the replica, which may even be alive: what it says of them counts no
     more."""
     why: MoveReason = "fenced" if handle.state == "fenced" else "replica_lost"
+    homeless: list[Tracked] = []
     for request in ledger.on(handle.id):
         end = request.generation.own_end()
         if request.intent is not None:
@@ -28,7 +29,10 @@ def settle_losses(ledger: Ledger, placer: Placer, handle: ReplicaHandle) -> None
         else:
             request.departs(handle.id, why)
             placer.hold(request)
+            homeless.append(request)
     placer.flush_held()
+    for request in homeless:
+        placer.tell_waiting(request)
 
 
 def _is_suspect(request: Tracked, handle: ReplicaHandle) -> bool:

@@ -3,9 +3,9 @@
 import logging
 from bisect import insort
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from infer_engine.fleet.departure import MoveReason
+from infer_engine.fleet.departure import Departure, MoveReason
 from infer_engine.fleet.endings import CUT, MESSAGES, OVERDUE, end_as_intended
 from infer_engine.fleet.foresight import Foresight
 from infer_engine.fleet.generation import Generation, Refusal
@@ -264,12 +264,21 @@ class Placer:
         shortest = min(candidates, key=lambda replica: self.loads.of(candidates[replica]).waiting)
         return Choice(shortest, "shortest queue", len(candidates))
 
+    def tell_waiting(self, request: Tracked) -> None:
+        """Where nobody has taken it: that it lost its place is told now, and not when it has another."""
+        departure = request.departure
+        if departure is not None and not departure.told and request in self.held:
+            self._tell(request, departure, None)
+            request.departure = replace(departure, told=True)
+
     def _tell_move(self, request: Tracked, replica: str) -> None:
         departure, request.departure = request.departure, None
-        if departure is None:
-            return
+        if departure is not None:
+            request.generation.moves += 1
+            self._tell(request, departure, replica)
+
+    def _tell(self, request: Tracked, departure: Departure, replica: str | None) -> None:
         generation = request.generation
-        generation.moves += 1
         self.ledger.feed.event(
             "move",
             replica=departure.source,
@@ -280,7 +289,7 @@ class Placer:
             reason=departure.why,
             tokens=request.known_tokens if departure.has_run else None,
             actor=departure.actor or None,
-            message=departure.note or None,
+            message=departure.note or _where_to(departure, replica),
             synthetic=generation.spec.synthetic,
         )
 
@@ -302,6 +311,12 @@ class Placer:
         if parent is None or generation.emitted or parent.generation.replica != replica:
             return None
         return parent.id
+
+
+def _where_to(departure: Departure, replica: str | None) -> str | None:
+    if replica is None:
+        return "waits for a replica"
+    return f"goes on at {replica} again" if replica == departure.source else None
 
 
 def _submit_message(request: Tracked, now_s: float, fork_of: str | None) -> Submit:

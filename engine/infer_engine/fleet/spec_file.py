@@ -32,6 +32,8 @@ class Written(Struct, frozen=True, kw_only=True):
 
 class ReplicaWritten(Written, frozen=True, kw_only=True):
     spec: ReplicaSpec = ReplicaSpec()
+    #: When each of its limits was set: Unix seconds.
+    limits_at: dict[str, float] = {}
 
 
 class JoinedWritten(ReplicaWritten, frozen=True, kw_only=True):

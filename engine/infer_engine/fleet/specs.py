@@ -8,6 +8,7 @@ without being written.
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -45,6 +46,8 @@ class _Entry:
     spec: Spec
     generation: int = 0
     observed: int = 0
+    #: Of a replica: when each of its limits was set.
+    limits_at: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(slots=True)
@@ -61,6 +64,9 @@ class Specs:
     directory: SpecDir | None = None
     #: What was lost, or why nothing is kept, in words.
     trouble: str | None = None
+    clock: Callable[[], float] = time.time
+    #: When this run of the server began.
+    _began_at: float = 0.0
     _book: str = field(default_factory=lambda: secrets.token_hex(4))
     _changes: int = 0
     _written: int = 0
@@ -70,12 +76,15 @@ class Specs:
 
     def begin(self, known: SpecFile | None) -> None:
         """After ``restore``: everything is as it is known, or as the defaults, which are nobody's change."""
+        self._began_at = self.clock()
         if known is not None:
             self._book, self._changes = known.book, known.changes
         entries = {target: _Entry(spec) for target, spec in self._now().items()}
         if known is not None:
             for name, written in (known.replicas | known.joined).items():
                 _date(entries, f"replica:{name}", written.generation)
+                if f"replica:{name}" in entries:
+                    entries[f"replica:{name}"].limits_at = written.limits_at
             for name, written in known.tenants.items():
                 _date(entries, f"tenant:{name}", written.generation)
             _date(entries, FLEET, known.fleet.generation)
@@ -104,6 +113,11 @@ class Specs:
 
     def spec(self, target: str) -> Spec:
         return self._entry(target).spec
+
+    def kept_limits(self, replica: str) -> dict[str, float]:
+        """Those that were set before this run of the server, with when: Unix seconds."""
+        entry = self._entry(f"replica:{replica}")
+        return {name: at for name, at in entry.limits_at.items() if at < self._began_at}
 
     def of_tenants(self, tenants: Tenants) -> Tenants:
         """With their versions."""
@@ -140,7 +154,10 @@ class Specs:
         if entry is None or entry.spec != spec:
             self._changes += 1
             entry = self._entries[target] = _Entry(
-                spec, self._changes, entry.observed if entry is not None else 0
+                spec,
+                self._changes,
+                entry.observed if entry is not None else 0,
+                _dated(entry, spec, self.clock()),
             )
         return entry
 
@@ -234,11 +251,14 @@ class Specs:
                         joined[name] = JoinedWritten(
                             spec=spec,
                             generation=entry.generation,
+                            limits_at=dict(entry.limits_at),
                             host=handle.joined.host,
                             public=handle.joined.public.hex(),
                         )
                         continue
-                    replicas[name] = ReplicaWritten(spec=spec, generation=entry.generation)
+                    replicas[name] = ReplicaWritten(
+                        spec=spec, generation=entry.generation, limits_at=dict(entry.limits_at)
+                    )
                 case TenantLimits() as limits:
                     if kind == "tenant" and (limits != TenantLimits() or name != EVERYONE):
                         tenants[name] = TenantWritten(limits=limits, generation=entry.generation)
@@ -259,6 +279,17 @@ class Specs:
 
 #: How the trouble begins that ends by itself.
 _UNWRITTEN = "specs are not on the disk: "
+
+
+def _dated(before: _Entry | None, spec: Spec, now: float) -> dict[str, float]:
+    """When each limit of the spec was set, now for those that are other than they were."""
+    if not isinstance(spec, ReplicaSpec):
+        return {}
+    known = before.limits_at if before is not None else {}
+    old = before.spec.limits if before is not None and isinstance(before.spec, ReplicaSpec) else {}
+    return {
+        name: known.get(name, now) if old.get(name) == value else now for name, value in spec.limits.items()
+    }
 
 
 def _date(entries: dict[str, _Entry], target: str, generation: int) -> None:

@@ -186,6 +186,7 @@ class Views:
             launcher="joined" if handle.joined else self.settings.launcher_of(handle.id),
             host=handle.joined.host if handle.joined else None,
             upstream=foreign,
+            kept_limits=self.specs.kept_limits(handle.id) if self.specs is not None else {},
             **self._versions(f"replica:{handle.id}"),
         )
 

@@ -14,6 +14,8 @@ from starlette.routing import Route
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.protocol import Replica
 
+#: In the last error of a server of others, where nobody answered at all.
+_NOBODY = ("ConnectError", "ConnectTimeout", "ReadTimeout", "TimeoutError", "does not answer")
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -60,10 +62,14 @@ def health_routes(fleet: Fleet, stopping: Callable[[], bool] = lambda: False) ->
 def _why_not_ready(replicas: list[Replica]) -> str:
     if not replicas:
         return "there is no replica"
-    return ", ".join(f"{each.id} is {_state(each)}" for each in replicas)
+    return ", ".join(f"{each.id}{_state(each)}" for each in replicas)
 
 
 def _state(replica: Replica) -> str:
+    if replica.launcher == "upstream" and replica.state == "starting" and replica.error is not None:
+        # It is others who start it, and nobody may: what it is is what its last look found.
+        silent = any(word in replica.error for word in _NOBODY)
+        return f" is {'not reachable' if silent else 'not ready'}: {replica.error}"
     if replica.state == "starting" and replica.load_progress is not None:
-        return f"starting ({replica.load_progress:.0%} loaded)"
-    return replica.state
+        return f" is starting ({replica.load_progress:.0%} loaded)"
+    return f" is {replica.state}"

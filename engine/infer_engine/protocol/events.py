@@ -24,7 +24,8 @@ class Event(Struct, frozen=True, kw_only=True):
     #: Generated (finish), or to compute again (preempt, move).
     tokens: int | None = None
     wait_s: float | None = None
-    #: Where a move went; ``replica`` is where it came from.
+    #: Where a move went; ``replica`` is where it came from, which may be the same in its next life. None
+    #: when it lost its place and waits for one: that it went on is told then.
     to_replica: str | None = None
     operation: str | None = None
     actor: str | None = None

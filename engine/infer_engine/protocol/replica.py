@@ -141,6 +141,9 @@ class Replica(Struct, frozen=True, kw_only=True):
     spec: ReplicaSpec | None = None
     #: Opaque; another one after every change of ``spec``.
     resource_version: str | None = None
+    #: Of the limits in ``spec`` those that were set in an earlier run of this server and came back with its
+    #: state: when, in Unix seconds.
+    kept_limits: dict[str, float] = {}
     #: Which change of the server's specs this one's last was, and the last that it lives by.
     generation: int | None = None
     observed_generation: int | None = None

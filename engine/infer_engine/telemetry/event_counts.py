@@ -22,7 +22,7 @@ class EventCounts:
     def happened(self, item: FeedItem) -> None:
         if isinstance(item, Event) and item.kind == "reject":
             self._rejected[item.reason or "unknown"] += 1
-        elif isinstance(item, Event) and item.kind == "move":
+        elif isinstance(item, Event) and item.kind == "move" and item.to_replica is not None:
             left = (item.replica or "unknown", item.reason or "unknown")
             self._moved[left] += 1
             self._moved_tokens[left] += item.tokens or 0

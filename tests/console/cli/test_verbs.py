@@ -107,6 +107,22 @@ def test_cancel_ends_a_request_and_an_unknown_one_is_an_error(run: Run, client: 
     assert "[unknown_request]" in gone.err
 
 
+def test_a_condition_that_the_server_does_not_take_is_told_before_what_is_missing(run: Run) -> None:
+    wrong = run("cancel", "--where", "foo=1")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "there is no field foo; allowed are id, tenant, tier" in wrong.err
+    assert "--expect" not in wrong.err
+    missing = run("cancel", "--where", "tenant=nobody")
+    assert (missing.code, missing.out) == (2, "")
+    assert "--where needs --expect N" in missing.err
+
+
+def test_what_is_refused_beyond_is_in_the_help(run: Run) -> None:
+    said = " ".join(run("inject", "--help").out.split())
+    assert "like 30s or 5m; 1s to 10m" in said
+    assert "requests a second (0.01 to 500)" in said
+
+
 def test_drain_waits_until_drained_and_undrain_brings_it_back(
     run: Run, engine: EngineServer, client: None
 ) -> None:
