@@ -18,10 +18,14 @@ class RenderedLines(StylesCache):
     arguments, up to 1,024 of them, half a MiB for every dialog that was ever open
     (Textualize/textual#6665)."""
 
-    def get_inner_outer(  # pyright: ignore[reportIncompatibleVariableOverride]
-        self, base_background: Color, background: Color
-    ) -> tuple[Ground, Ground]:
-        return StylesCache.get_inner_outer(StylesCache, base_background, background)
+    def __init__(self) -> None:
+        super().__init__()
+        # Found before the method of the class, whose cache would keep this.
+        vars(self)["get_inner_outer"] = _grounds
+
+
+def _grounds(base_background: Color, background: Color) -> tuple[Ground, Ground]:
+    return StylesCache.get_inner_outer(StylesCache, base_background, background)
 
 
 class Canvas(Widget):
