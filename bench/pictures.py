@@ -234,7 +234,7 @@ def incident(taking: Taking, others: dict[str, Taking]) -> None:
 
 def pictures(into: Path, calm_s: float) -> None:
     flood = threading.Event()
-    with server() as keys, console(120, 36, "--fps", "2") as main_one, ExitStack() as stack:
+    with server() as keys, console(120, 36, "--fps", "1") as main_one, ExitStack() as stack:
         users = [
             Users(keys["globex"], 8, (60, 700), (120, 320)),
             Users(keys["initech"], 5, (40, 300), (80, 200)),
