@@ -23,7 +23,7 @@ STAMP  := $(VENV)/.installed
 .PHONY: simulate parity soak clean
 
 run: $(STAMP)
-	@$(BIN)/infer-console
+	@$(BIN)/infer-console --embedded
 
 test: $(STAMP) model check
 	$(BIN)/python -m pytest -q --durations=15
