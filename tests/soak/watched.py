@@ -93,7 +93,8 @@ class Watcher:
             pieces_bytes=sum(each.timeline.pieces_bytes for each in collectors),
             link=",".join(each.link.state for each in pictures),
             resyncs=sum(each.link.resyncs for each in pictures),
-            **_numbered([event.seq for each in pictures[:1] for event in each.events]),
+            # What the console saw itself has no number.
+            **_numbered([event.seq for each in pictures[:1] for event in each.events if event.seq]),
             alarms=sorted({alarm.rule for each in pictures for alarm in each.alarms}),
         )
 

@@ -182,7 +182,7 @@ async def test_an_operation_in_full_and_live() -> None:
     async with drive(list_pictures.operating()) as driven:
         await driven.press("5", "tab")
         await driven.wait_for("▸OPERATIONS")
-        await driven.press("j", "enter")
+        await driven.press("enter")  # what is under way comes first
         await driven.wait_for("Operation op-118")
         assert "waits for   7f2a9e 7f2b00" in driven.text
         assert "31/37" in driven.text

@@ -72,7 +72,7 @@ def _note(look: Look, width: int) -> SafeText:
 def lost_row(picture: Picture, width: int) -> Row | None:
     """What is not here any more, or never was: a console keeps a bounded number of events, and begins with
     the latest ones. None where nothing is missing: a server numbers its events from 1 on."""
-    oldest = picture.events[0] if picture.events else None
+    oldest = next((event for event in picture.events if event.seq), None)
     if oldest is None or oldest.seq <= 1:
         return None
     text = f" {count(oldest.seq - 1)} earlier ones are not kept here; these begin {clock(oldest.at)}"
