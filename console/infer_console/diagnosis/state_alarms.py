@@ -150,7 +150,7 @@ def _became(picture: Picture, replica: str) -> str:
 def replica_stalled(picture: Picture) -> Iterator[Alarm]:
     for name, replica in statuses(picture):
         if replica.health == "stalled":
-            age = (
+            how_long = (
                 f"no step for {replica.step_age_s:.1f}s"
                 if replica.step_age_s is not None
                 else "it takes no steps"
@@ -160,7 +160,7 @@ def replica_stalled(picture: Picture) -> Iterator[Alarm]:
                 rule="replica_stalled",
                 severity="critical",
                 replica=name,
-                text=f"stalled: {age}{running}",
+                text=f"stalled: {how_long}{running}",
                 action="drain it (D)",
             )
 

@@ -97,7 +97,7 @@ class Account:
             admit_limit=limits.admit_limit,
             batch_limit=limits.batch_limit,
             max_running=limits.max_running,
-            slots=min(limits.max_running, scheduler.in_force.max_running),
+            slots=scheduler.in_force.max_running,
             token_budget=limits.token_budget,
             limits=limits.by_name(),
             tenant_default=limits.tenant_default,

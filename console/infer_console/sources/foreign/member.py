@@ -132,9 +132,12 @@ class Member:
             )
             what = f"{adapter.product} fails" if fails else f"this does not look like {adapter.product}"
             raise NotUnderstoodError(f"{what}: {words}")
-        size_bytes = sum(len(answer.body) for answer in given)
+        return await beside(lambda: self._parse(adapter, answers), sum(len(answer.body) for answer in given))
+
+    def _parse(self, adapter: Adapter, answers: dict[str, Answer]) -> Reading:
+        """Where pages are read; how long others' pages kept it waiting for that is not its own time."""
         began_s = time.monotonic()
-        reading = await beside(lambda: read(adapter, answers), size_bytes)
+        reading = read(adapter, answers)
         self._reading_s = time.monotonic() - began_s
         return reading
 
