@@ -143,7 +143,7 @@ def search_before_freezing(watcher: Watcher) -> None:
 
 
 def _forgetful(past_bytes: int) -> None:
-    """The own tape and the pieces of the server's recorder take so much each; usually 24 and 16 MiB."""
+    """The own tape and the pieces of the server's recorder take so much each; usually 24 and 6 MiB."""
     from infer_console.past import timeline
 
     timeline.DEFAULT_BYTES = timeline.PIECES_BYTES = past_bytes

@@ -11,6 +11,8 @@ from infer_engine.protocol import Event
 from infer_console.diagnosis.judge import Judge
 
 Told = list[tuple[float, Event]]
+#: A fifth smaller than with zstd's own 3, for 5 ms instead of 1 for a MB; higher ones give little.
+LEVEL = 9
 
 _encoder = msgspec.json.Encoder()
 _told = msgspec.json.Decoder(Told)
@@ -38,7 +40,7 @@ def unpack_judge(packed: bytes) -> Judge:
 
 def small(content: bytes | bytearray) -> bytes:
     """Compressed, by a compressor that is gone afterwards: each keeps more than a MiB once it was used."""
-    return exact(zstandard.compress(content, 3))
+    return exact(zstandard.compress(content, LEVEL))
 
 
 def exact(content: bytes) -> bytes:

@@ -27,7 +27,8 @@ SEGMENT_S = 30.0
 SEGMENT_BYTES = 1024 * 1024
 #: One whose snapshot is large may hold so many times that in changes: snapshots must not be all there is.
 TIMES_SNAPSHOT = 2
-FRAME_BYTES = 128 * 1024
+#: Compressed at once: four times the usual 128 KiB takes a fifth less, and more is more to read for a moment.
+FRAME_BYTES = 512 * 1024
 #: About what an event and a sample of one thing take in memory, for the bound.
 EVENT_BYTES = 400
 SAMPLE_BYTES = 250

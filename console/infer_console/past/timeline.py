@@ -14,7 +14,7 @@ from infer_console.state.audit import AuditPicture
 from infer_console.state.picture import Picture, ReplicaPicture
 
 #: Of the flight recorder's pieces; the one that was fetched first goes first.
-PIECES_BYTES = 16 * 1024 * 1024
+PIECES_BYTES = 6 * 1024 * 1024
 #: The recorder says something this often, at least: so far a piece holds beyond its last message.
 PIECE_TOLERANCE_S = 10.0
 #: A moment is a whole state, and is not counted: so many tapes have one, and the first that was made goes.
