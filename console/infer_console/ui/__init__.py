@@ -4,7 +4,7 @@ here, which runs before any module of this package."""
 import os
 
 _ENVIRONMENT = {
-    "TEXTUAL_FPS": "30",  # the most a key press may repaint; data frames have a slower pace of their own
+    "TEXTUAL_FPS": "120",  # its timer lets up to two periods pass after a frame, and a key waits that long
     "TEXTUAL_ANIMATIONS": "none",
     "TEXTUAL_SMOOTH_SCROLL": "0",
     "TEXTUAL_DISABLE_KITTY_KEY": "1",  # a dropped SSH connection would leave the terminal in that mode

@@ -16,6 +16,7 @@ from infer_console.embedded import EmbeddedError, fetch_model
 from infer_console.ui.benchmark.fleet import SimulatedFleet, busy, pin, simulated_fleet
 from infer_console.ui.benchmark.replay import Replay
 from infer_console.ui.benchmark.terminal import ConsoleInTerminal, TerminalError
+from infer_console.view.look import FLEET_SORTS
 
 SECONDS, SETTLE_S = 10.0, 3.0
 KEYS = 40
@@ -153,7 +154,7 @@ def embedded_first_frame() -> list[Result]:
 
 def _keys(fleet: SimulatedFleet) -> list[Result]:
     with _attached(fleet) as console:
-        _settle(console, "")
+        _settle(console, "s" * FLEET_SORTS.index("id"))  # no replica moves because another is worse
         moved = [_key(console, key, _cursor) for key in ("j", "k") * (KEYS // 2)]
         switched = [_key(console, key, _where) for key in ("2", "1") * (KEYS // 2)]
     return [
