@@ -1,6 +1,6 @@
 """A console that looks on for a day holds as much in the evening as in the morning.
 
-``python tests/soak/console_day.py [--minutes 14.4] [--speed 100] [--warm-up 5] [--past-mib N]``:
+``python tests/soak/console_day.py [--minutes 14.4] [--speed 100] [--warm-up 5]``:
 ``infer-console serve --simulate`` at 100 simulated seconds a second, so that 14.4 minutes are 24 hours, and a
 real console in a real pseudo-terminal that is attached all the time. The load follows the day; every quarter
 of a simulated hour an operator does something (drains, fences, restarts, scales, other headroom), and now and
@@ -8,8 +8,7 @@ then the pool is too small for what comes, so alarms come and go. The one at the
 screens, into the past and back, marks, exports, changes the theme, the lens and the size of the window.
 
 Told every few seconds by the console itself (``watched.py``): memory, files, threads, event-loop tasks,
-objects, what the past takes (its own tape and pieces of the server's recorder, 24 and 6 MiB at most;
-``--past-mib`` gives them another bound).
+objects, what the past takes (its own tape and pieces of the server's recorder, 24 and 6 MiB at most).
 Wanted: less than 150 MiB; less than 1 MiB/min after the warm-up, the past counted; and no more files,
 threads or tasks in the median of any later part of the day than in that of the first after the warm-up.
 Prints one JSON document and a line; the exit status is 1 when something is not as wanted.
@@ -259,7 +258,7 @@ def judged(report: Report, held: Sequence[Held], warm_up_s: float) -> list[str]:
     return faults
 
 
-def run(minutes: float, speed: float, warm_up_min: float, past_mib: int | None) -> Report:
+def run(minutes: float, speed: float, warm_up_min: float) -> Report:
     report = Report()
     replica: dict[str, Any] = {"kv_blocks": KV_BLOCKS, "max_running": MAX_RUNNING}
     with (
@@ -285,7 +284,6 @@ def run(minutes: float, speed: float, warm_up_min: float, past_mib: int | None) 
             "PYTHONPATH": PYTHONPATH,
             "XDG_STATE_HOME": place,
             "XDG_CONFIG_HOME": place,
-            **({} if past_mib is None else {"WATCHED_PAST_MIB": str(past_mib)}),
         }
         with Terminal(argv, columns=120, rows=36, env=environment, cwd=Path(place), answers=True) as terminal:
             terminal.wait_for(r"r0\s+ready", START_S)
@@ -303,9 +301,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=14.4)
     parser.add_argument("--speed", type=float, default=100.0)
     parser.add_argument("--warm-up", type=float, default=5.0)
-    parser.add_argument("--past-mib", type=int)
     given = parser.parse_args()
-    report = run(given.minutes, given.speed, given.warm_up, given.past_mib)
+    report = run(given.minutes, given.speed, given.warm_up)
     print(json.dumps(asdict(report)))
     verdict = "NOT AS WANTED" if report.faults else "as wanted"
     print(

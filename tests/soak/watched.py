@@ -142,16 +142,7 @@ def search_before_freezing(watcher: Watcher) -> None:
     heap.leave_alone = search_and_leave_alone
 
 
-def _forgetful(past_bytes: int) -> None:
-    """The own tape and the pieces of the server's recorder take so much each; usually 24 and 6 MiB."""
-    from infer_console.past import timeline
-
-    timeline.DEFAULT_BYTES = timeline.PIECES_BYTES = past_bytes
-
-
 if __name__ == "__main__":
-    if past_mib := os.environ.get("WATCHED_PAST_MIB"):
-        _forgetful(int(past_mib) * 2**20)
     if silence := os.environ.get("WATCHED_SILENCE_S"):
         _impatient(float(silence))
     watcher = Watcher(Path(sys.argv[1]))
