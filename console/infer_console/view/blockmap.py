@@ -8,7 +8,7 @@ from infer_console.view.lenses import LENS_WORDS, glyphs, legend
 from infer_console.view.look import Look
 from infer_console.view.order import owners_in_map
 from infer_console.view.roster import selected_request
-from infer_console.view.row import Line, Role, Row
+from infer_console.view.row import Line, Row
 
 
 def blocks_per_cell(total: int, cells: int) -> int:
@@ -67,16 +67,8 @@ def map_rows(
     for first in range(0, min(cells, per_row * height), per_row):
         line = Line(width).put(" ")
         last = min(first + per_row, cells)
-        run: list[SafeText] = []
-        role: Role = "text"
-        for cell in range(first, last):
-            glyph = glyph_of(cell * per_cell, min((cell + 1) * per_cell, blocks.total))
-            if glyph.role != role and run:
-                line.put(safe("".join(run)), role)
-                run = []
-            role = glyph.role
-            run.append(glyph.text)
-        line.put(safe("".join(run)), role)
+        starts = range(first * per_cell, last * per_cell, per_cell)
+        line.put_cells(glyph_of(start, min(start + per_cell, blocks.total)) for start in starts)
         rows.append(line.row())
     return rows
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from infer_engine.protocol import IDLE_STEPS_S, RequestRow
 
-from infer_console.state.picture import CACHED, FREE, NO_OWNER, BlockMap, ReplicaPicture
+from infer_console.state.blocks import MAX_REFS
+from infer_console.state.picture import CACHED, FREE, USED, BlockMap, ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe
 from infer_console.view.look import Lens, Look
 from infer_console.view.row import Role, Shown
@@ -67,8 +68,7 @@ def glyphs(replica: ReplicaPicture, blocks: BlockMap, look: Look, selected: str 
         case "sharing":
             return _lit(_by_references(blocks), blocks, chosen)
         case "evict":
-            by_most = _by_most(blocks, _evict_class(blocks), _evict_glyph, blocks.evict_quarters)
-            return _lit(by_most, blocks, chosen)
+            return _lit(_by_most(_evict_classes(blocks), _evict_glyph), blocks, chosen)
         case "age":
             by_most = _by_owner_fact(replica, blocks, _age_glyph, blocks.idle_steps)
             return _lit(by_most, blocks, chosen)
@@ -78,19 +78,20 @@ def glyphs(replica: ReplicaPicture, blocks: BlockMap, look: Look, selected: str 
             return _by_owner(replica, blocks, look, chosen)
 
 
-def _by_most(
-    blocks: BlockMap, class_of: Callable[[int], int], glyph_of: Callable[[int], Glyph], told: bytes = b""
-) -> Drawn:
-    """``told``: what more than its kind tells a cached block's class, where it does."""
+def _by_most(classes: list[int], glyph_of: Callable[[int], Glyph]) -> Drawn:
+    """``classes``: one for each block; most cells are all of one."""
+    known: dict[int, Glyph] = {}
 
     def drawn(start: int, stop: int) -> Glyph:
-        if _uniform(blocks, start, stop, told):
-            return glyph_of(class_of(start))
-        tally: dict[int, int] = {}
-        for block in range(start, stop):
-            kind = class_of(block)
-            tally[kind] = tally.get(kind, 0) + 1
-        return glyph_of(max(tally, key=lambda kind: (tally[kind], kind)))
+        kind = classes[start]
+        if stop - start > 1:
+            cell = classes[start:stop]
+            if cell.count(kind) < len(cell):
+                kind = max(set(cell), key=lambda each: (cell.count(each), each))
+        glyph = known.get(kind)
+        if glyph is None:
+            glyph = known[kind] = glyph_of(kind)
+        return glyph
 
     return drawn
 
@@ -112,23 +113,22 @@ def _by_owner(replica: ReplicaPicture, blocks: BlockMap, look: Look, chosen: int
     owners = [Glyph(*look.owners.mark(replica.status.id, owner)) for owner in blocks.owners]
     with_owners = look.lens == "owner"
 
-    def class_of(block: int) -> int:
-        kind = blocks.kinds[block]
-        if kind == FREE:
-            return _FREE
-        if kind == CACHED:
-            return _CACHED
-        if with_owners and blocks.refs[block] > 1:
-            return _SHARED
-        owner = blocks.owner[block]
-        return owner if owner != NO_OWNER and owner < len(owners) else _NOBODY
+    listed, most_refs = len(owners), 1 if with_owners else MAX_REFS
+    classes = [
+        (_SHARED if refs > most_refs else owner if owner < listed else _NOBODY)
+        if kind == USED
+        else _CACHED
+        if kind == CACHED
+        else _FREE
+        for kind, owner, refs in zip(blocks.kinds, blocks.owner, blocks.refs, strict=True)
+    ]
 
     def glyph_of(kind: int) -> Glyph:
         if kind >= 0:
             return owners[kind] if with_owners else USED_GLYPH
         return {_FREE: FREE_GLYPH, _CACHED: CACHED_GLYPH, _SHARED: SHARED_GLYPH}.get(kind, UNOWNED_GLYPH)
 
-    by_most = _by_most(blocks, class_of, glyph_of)
+    by_most = _by_most(classes, glyph_of)
 
     def drawn(start: int, stop: int) -> Glyph:
         if chosen is not None and chosen in blocks.owner[start:stop]:
@@ -162,20 +162,22 @@ def _by_owner_fact(
         for owner in blocks.owners
     ]
 
-    def class_of(block: int) -> int:
-        if blocks.kinds[block] == FREE:
-            return _FREE
-        if blocks.kinds[block] == CACHED and block < len(idle_steps):
-            return _UNTOLD - idle_steps[block]
-        owner = blocks.owner[block]
-        return owner if owner != NO_OWNER and owner < len(facts) else _UNTOLD
+    listed, idle = len(facts), idle_steps or bytes(blocks.total)
+    classes = [
+        (owner if owner < listed else _UNTOLD)
+        if kind == USED
+        else _UNTOLD - steps
+        if kind == CACHED
+        else _FREE
+        for kind, owner, steps in zip(blocks.kinds, blocks.owner, idle, strict=True)
+    ]
 
     def glyph_of(kind: int) -> Glyph:
         if kind < _UNTOLD:
             return IDLE_GLYPHS[min(_UNTOLD - kind, len(IDLE_GLYPHS)) - 1]
         return facts[kind] if kind >= 0 else FREE_GLYPH if kind == _FREE else UNTOLD_GLYPH
 
-    return _by_most(blocks, class_of, glyph_of, idle_steps)
+    return _by_most(classes, glyph_of)
 
 
 def _age_glyph(row: RequestRow) -> Glyph:
@@ -186,37 +188,18 @@ def _tier_glyph(row: RequestRow) -> Glyph:
     return TIER_GLYPHS.get(row.tier, UNTOLD_GLYPH)
 
 
-def _evict_class(blocks: BlockMap) -> Callable[[int], int]:
-    told = blocks.evict_quarters
-
-    def class_of(block: int) -> int:
-        kind = blocks.kinds[block]
-        if kind == FREE:
-            return _FREE
-        if kind != CACHED:
-            return _NOBODY
-        quarter = told[block] if block < len(told) else 0
-        return quarter if quarter else _UNTOLD
-
-    return class_of
+def _evict_classes(blocks: BlockMap) -> list[int]:
+    told = blocks.evict_quarters or bytes(blocks.total)
+    return [
+        _FREE if kind == FREE else _NOBODY if kind != CACHED else quarter or _UNTOLD
+        for kind, quarter in zip(blocks.kinds, told, strict=True)
+    ]
 
 
 def _evict_glyph(kind: int) -> Glyph:
     if kind > 0:
         return EVICT_GLYPHS[min(kind, len(EVICT_GLYPHS)) - 1]
     return {_FREE: FREE_GLYPH, _NOBODY: USED_GLYPH}.get(kind, UNTOLD_GLYPH)
-
-
-def _uniform(blocks: BlockMap, start: int, stop: int, more: bytes) -> bool:
-    """Whether all blocks of a cell are alike, as most are; counted without a loop in Python."""
-    size = stop - start
-    if size == 1:
-        return True
-    kinds, owners, refs = blocks.kinds[start:stop], blocks.owner[start:stop], blocks.refs[start:stop]
-    if not (kinds.count(kinds[0]) == size == owners.count(owners[0]) and refs.count(refs[0]) == size):
-        return False
-    told = more[start:stop]
-    return kinds[0] != CACHED or not told or told.count(told[0]) == len(told)
 
 
 def _pending_from(replica: ReplicaPicture, blocks: BlockMap, chosen: int | None) -> int:

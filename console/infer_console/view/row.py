@@ -5,6 +5,9 @@ Text enters a row as :class:`SafeText` or as a constant of this program; the typ
 ``str``.
 """
 
+from collections.abc import Iterable
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Literal, LiteralString, NamedTuple, get_args
 
 from infer_console.terminal.safe_text import SafeText, fit_text, safe
@@ -103,6 +106,13 @@ class Line:
         for piece in row:
             if piece.cells <= self.left:
                 self._append(piece.text, piece.cells, "escaped" if piece.escaped else role, None)
+        return self
+
+    def put_cells(self, cells: Iterable[tuple[SafeText, Role]]) -> "Line":
+        """Append texts of one cell each, as many as fit; neighbours with one role become one span."""
+        for role, alike in groupby(islice(cells, self.left), itemgetter(1)):
+            text = "".join(cell for cell, _ in alike)
+            self._append(text, len(text), role, None)
         return self
 
     def put_spans(self, row: Row) -> "Line":
