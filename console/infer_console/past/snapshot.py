@@ -80,7 +80,7 @@ def block_runs(blocks: BlockMap) -> list[BlockRun]:
         strict=True,
     )
     for (kind, owner, refs, quarter, steps), equal in groupby(each):
-        count = sum(1 for _ in equal)
+        count = len(tuple(equal))
         runs.append(
             BlockRun(
                 first=first,

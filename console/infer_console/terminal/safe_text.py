@@ -128,14 +128,23 @@ def _shape(character: str) -> _Shape:
     return shape
 
 
-def _column_form(character: str) -> str:
-    """The aligned-column policy for one code point: exactly one cell per character of the result."""
-    shape = _shape(character)
-    if shape.escaped:
-        return shape.text
-    if shape.cells != 1 or unicodedata.bidirectional(character) in ("R", "AL", "AN"):
-        return _visible(ord(character)).text
-    return shape.text
+class _ColumnForms(dict[str, str]):
+    """The aligned-column policy by code point: exactly one cell per character of the result. Bounded as the
+    shapes are."""
+
+    def __missing__(self, character: str) -> str:
+        shape = _shape(character)
+        form = shape.text
+        alone = shape.cells == 1 and unicodedata.bidirectional(character) not in ("R", "AL", "AN")
+        if not shape.escaped and not alone:
+            form = _visible(ord(character)).text
+        if len(self) >= _MAX_SHAPES:
+            self.clear()
+        self[character] = form
+        return form
+
+
+_column_forms = _ColumnForms()
 
 
 def safe(text: str, limit: int = MAX_CELLS) -> SafeText:
@@ -143,7 +152,7 @@ def safe(text: str, limit: int = MAX_CELLS) -> SafeText:
     if len(text) <= limit and text.isascii() and text.isprintable():
         return _trust(text)
     # Every code point yields at least one character, so looking at ``limit + 1`` of them is enough.
-    shown = "".join(map(_column_form, text[: limit + 1]))
+    shown = "".join(map(_column_forms.__getitem__, text[: limit + 1]))
     return _trust(shown) if len(shown) <= limit else fit_text(_trust(shown), limit)
 
 

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
 
@@ -152,8 +154,8 @@ def axis_row(axis: Axis, happened: Sequence[Mark], width: int) -> Row:
             if letters[cell][1] == "dim":
                 letters[cell] = (" ", "dim")
     line = Line(width).to(_LABEL_CELLS)
-    for letter, role in letters:
-        line.put(safe(letter), role)
+    for role, alike in groupby(letters, itemgetter(1)):
+        line.put(safe("".join(letter for letter, _ in alike)), role)
     return line.row()
 
 
