@@ -11,7 +11,7 @@ from infer_engine.protocol import History
 from infer_console.past.aside import aside
 from infer_console.past.load import Loader, before, load
 from infer_console.past.tape import Tape
-from infer_console.past.timeline import Timeline
+from infer_console.past.timeline import PIECE_TOLERANCE_S, Timeline
 from infer_console.past.when import clock_of_day
 from infer_console.recording import RecordingReader
 
@@ -84,7 +84,13 @@ class FlightRecords:
         if tape.span() is None:
             self.progress = "the server has nothing of that time"
             return
-        self._timeline.add_piece(tape)
+        gone = self._timeline.add_piece(tape)
+        # Who goes back there need not wait: it was here, and is no more.
+        self._asked = [
+            (asked_at, when_s)
+            for asked_at, when_s in self._asked
+            if not any(piece.covers(asked_at, PIECE_TOLERANCE_S) for piece in gone)
+        ]
         self.progress = ""
 
     def _was_asked(self, at: float) -> bool:

@@ -15,6 +15,8 @@ from infer_console.state.picture import Picture, ReplicaPicture
 
 #: Of the flight recorder's pieces; the one that was fetched first goes first.
 PIECES_BYTES = 6 * 1024 * 1024
+#: Two moments of a very large fleet are compared: the last two stay up to so much.
+PAIR_BYTES = 32 * 1024 * 1024
 #: The recorder says something this often, at least: so far a piece holds beyond its last message.
 PIECE_TOLERANCE_S = 10.0
 #: A moment is a whole state, and is not counted: so many tapes have one, and the first that was made goes.
@@ -105,15 +107,19 @@ class Timeline:
         """One of the operator's own."""
         return self.own.marks.own(at, text)
 
-    def add_piece(self, tape: Tape) -> None:
-        """One that is whole."""
+    def add_piece(self, tape: Tape) -> list[Tape]:
+        """One that is whole; returns those that had to go for it."""
         tape.finish()
+        gone: list[Tape] = []
         with self._lock:
             self._pieces.append(tape)
             self.version += 1
-            while sum(piece.bytes for piece in self._pieces) > PIECES_BYTES and len(self._pieces) > 1:
-                gone = self._pieces.pop(0)
-                self._moments.pop(id(gone), None)
+            while (more := len(self._pieces)) > 1 and sum(piece.bytes for piece in self._pieces) > (
+                PAIR_BYTES if more == 2 else PIECES_BYTES
+            ):
+                gone.append(self._pieces.pop(0))
+                self._moments.pop(id(gone[-1]), None)
+        return gone
 
     @property
     def pieces_bytes(self) -> int:
