@@ -3,12 +3,15 @@
 import difflib
 import os
 import re
-import tomllib
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 import platformdirs
+
+from infer_console.toml_file import TomlError, parse_toml, read_text
+
+MAX_FILE_BYTES = 1_000_000
 
 T = TypeVar("T")
 #: The line that names the current context; it stands before the first table.
@@ -50,10 +53,10 @@ def contexts_path() -> Path:
 def read_contexts(path: Path) -> Contexts:
     """What the file says, nothing where there is none."""
     try:
-        raw: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = parse_toml(read_text(path, MAX_FILE_BYTES))
     except FileNotFoundError:
         return Contexts()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except TomlError as error:
         raise ContextsError(f"{path}: {error}") from error
     contexts = raw.get("contexts")
     if isinstance(contexts, dict):  # each by itself, so that what is wrong can be named
@@ -88,7 +91,7 @@ def find_context(known: Contexts, name: str, path: Path) -> Context:
 def use_context(name: str, path: Path) -> None:
     """Make it the current one; everything else in the file stays as somebody wrote it."""
     find_context(read_contexts(path), name, path)
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path, MAX_FILE_BYTES)
     line = f"current = {msgspec.json.encode(name).decode()}"
     head, bracket, tables = text.partition("[")
     found = _CURRENT.search(head)

@@ -180,6 +180,7 @@ async def test_a_file_that_cannot_be_used_is_an_error_at_the_start(tmp_path: Pat
     [
         (b"\xff", "not UTF-8"),
         (b"[[keys]", "not valid TOML"),
+        (b"a = " + b"9" * 5_000, "not valid TOML"),
         (b"{", "f: "),
         (b"{" * 100_000, "f: "),
         (b"", "missing required field `keys`"),

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import tomllib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from infer_engine.settings import (
 
 from infer_console.cli import codes
 from infer_console.cli.verb import Verb
+from infer_console.toml_file import parse_toml
 
 #: The metavar of a switch; what may be given, and what the setting then is.
 ON_OFF = "on|off"
@@ -117,10 +117,10 @@ def read_config(path: str) -> dict[str, Any]:
     it cannot be read; whether the settings fit is for their validator to say."""
     try:
         with Path(path).open("rb") as file:
-            return tomllib.load(file)
+            return parse_toml(file.read().decode())
     except OSError as error:
         raise SettingsError(f"--config {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, no UTF-8
         raise SettingsError(f"--config {path}: {error}") from error
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from platformdirs import user_state_path
 
 from infer_console.habits.written import write_private
+from infer_console.toml_file import never_waiting
 
 MOST_LINES = 500
 MAX_FILE_BYTES = 400_000
@@ -17,7 +18,7 @@ def history_path() -> Path:
 def read_history(path: Path) -> list[str]:
     """The oldest first; nothing where there is no file. Raise OSError for one that cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=never_waiting) as file:
             raw = file.read(MAX_FILE_BYTES)
     except FileNotFoundError:
         return []

@@ -3,12 +3,12 @@ would do something else than either."""
 
 import difflib
 import re
-import tomllib
 from pathlib import Path
 from typing import get_args
 
 import platformdirs
 
+from infer_console.toml_file import TomlError, parse_toml, read_text
 from infer_console.view.bindings import keys_of
 from infer_console.view.keys import KEYS
 from infer_console.view.look import Keymap, ScreenName
@@ -48,13 +48,11 @@ def keymap_path() -> Path:
 def read_keymap(path: Path) -> Keymap:
     """By name of an action its keys, as Textual names them; nothing where there is no file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
+    except TomlError as error:
         raise KeymapError(f"{path.name}: {error}") from error
-    if len(text) > MAX_FILE_BYTES:
-        raise KeymapError(f"{path.name}: more than {MAX_FILE_BYTES:,} characters")
     try:
         return parse_keymap(text)
     except KeymapError as error:
@@ -64,8 +62,8 @@ def read_keymap(path: Path) -> Keymap:
 def parse_keymap(text: str) -> Keymap:
     """``name = ["key", …]`` in the table ``[keys]``. Raise KeymapError that begins with ``:LINE:``."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = parse_toml(text)
+    except TomlError as error:
         raise KeymapError(f": {error}") from error
     for table in document:
         if table != "keys":

@@ -4,15 +4,14 @@ Only the tables of the view that is saved are written anew; the rest of the file
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import platformdirs
 
 from infer_console.habits.written import write_private
+from infer_console.toml_file import TomlError, parse_toml, read_text
 from infer_console.view.columns import ColumnChoice
 from infer_console.view.look import (
     MAX_FILTER,
@@ -64,10 +63,10 @@ def views_path() -> Path:
 def read_views(path: Path) -> dict[str, SavedView]:
     """By name; nothing where there is no file. Raise ViewError for one that is not understood."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
+    except TomlError as error:
         raise ViewError(f"{path}: {error}") from error
     return _views_of(text, path)
 
@@ -76,9 +75,8 @@ def _views_of(text: str, path: Path) -> dict[str, SavedView]:
     if len(text) > MAX_FILE_BYTES:
         raise ViewError(f"{path}: more than {MAX_FILE_BYTES:,} characters")
     try:
-        raw: dict[str, Any] = tomllib.loads(text)
-        return msgspec.convert(raw, _File).views
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        return msgspec.convert(parse_toml(text), _File).views
+    except (TomlError, msgspec.ValidationError) as error:
         raise ViewError(f"{path}: {error}") from error
 
 
@@ -91,11 +89,11 @@ def save_view(path: Path, name: str, view: SavedView) -> dict[str, SavedView]:
     if name not in known and len(known) >= MOST_VIEWS:
         raise ViewError(f"{path} has {MOST_VIEWS} views, no more are kept; save over one of them")
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else HEAD
+        text = read_text(path, MAX_FILE_BYTES) if path.exists() else HEAD
         written = f"{_without(text, name).rstrip()}\n\n{_block(name, view)}"
         saved = _views_of(written, path)
         write_private(path, written)
-    except OSError as error:
+    except (OSError, TomlError) as error:
         raise ViewError(f"{path}: {error}") from error
     return saved
 

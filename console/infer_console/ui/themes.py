@@ -1,6 +1,5 @@
 """Themes: a TOML file each, giving every role and every ground a Rich style."""
 
-import tomllib
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -9,12 +8,14 @@ import platformdirs
 from rich.errors import StyleSyntaxError
 from rich.style import Style
 
+from infer_console.toml_file import TomlError, parse_toml, read_text
 from infer_console.view.row import ROLES, TONES, Role, Tone
 
 DEFAULT = "dark"
 #: Where the terminal has 16 colours, or none at all.
 SIXTEEN_COLORS, NO_COLORS = "ansi", "mono"
 MOST_USER_THEMES = 64
+MAX_FILE_BYTES = 100_000
 
 
 class ThemeError(ValueError):
@@ -43,8 +44,8 @@ def load_theme(path: Path) -> Theme:
     """Raise ThemeError for a file in which a role, a tone or a style is missing or not understood."""
     try:
         written_ns = path.stat().st_mtime_ns
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        document = parse_toml(read_text(path, MAX_FILE_BYTES))
+    except (OSError, TomlError) as error:
         raise ThemeError(f"{path.name}: {error}") from error
     roles = {role: _style(path, document, "roles", role) for role in ROLES}
     tones = {tone: _style(path, document, "tones", tone) for tone in TONES}

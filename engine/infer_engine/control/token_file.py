@@ -82,7 +82,7 @@ def read_token_file(path: Path) -> TokenFile:
         return _checked(msgspec.convert(raw, _Document))
     except SecretFileError as error:
         raise TokenFileError(f"token file {error}") from error
-    except ValueError as error:  # of TOML, of UTF-8 and of the types too
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8 and of the types too
         raise TokenFileError(f"token file {path}: {error}") from error
 
 

@@ -73,11 +73,11 @@ def parse_keys(data: bytes, name: str) -> list[ApiKey]:
         keys = msgspec.convert(document, KeyFile).keys
     except UnicodeDecodeError:
         raise KeysError(f"{name}: is not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        # The message has the place, never the line.
-        raise KeysError(f"{name}: not valid TOML: {error}") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise KeysError(f"{name}: {error}") from None
+    except ValueError as error:  # of TOML, and of a number with thousands of digits
+        # The message has the place, never the line.
+        raise KeysError(f"{name}: not valid TOML: {error}") from None
     for what in ("id", "sha256"):
         given = [getattr(key, what) for key in keys]
         if len(set(given)) < len(given):
