@@ -157,6 +157,9 @@ class Terminal:
         for key in keys:
             os.write(self._leader, KEYS.get(key, key).encode())
 
+    def send_bytes(self, data: bytes) -> None:
+        os.write(self._leader, data)
+
     def resize(self, columns: int, rows: int) -> None:
         with self._lock:
             self.columns, self.rows = columns, rows

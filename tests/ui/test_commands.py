@@ -7,9 +7,11 @@ import pytest
 from infer_console.habits.history import history_path, read_history
 from infer_console.ui.screenshot import svg_of
 from infer_console.ui.themes import DEFAULT, load_themes
+from infer_console.view.look import MAX_FILTER
 from infer_console.view.row import Span
 from support import pictures
 from support.pilot import drive
+from textual import events
 
 
 @pytest.fixture(autouse=True)
@@ -178,3 +180,32 @@ def test_text_of_others_is_no_markup_in_a_screenshot() -> None:
     image = ElementTree.fromstring(svg_of([row], load_themes()[DEFAULT]))
     words = [element.text for element in image.iter("{http://www.w3.org/2000/svg}text")]
     assert words == ['<script>"&', "漢字 <b>"]
+
+
+async def test_what_is_pasted_is_typed_where_text_is_and_is_no_key_elsewhere() -> None:
+    async with drive(pictures.incident()) as driven:
+
+        async def paste(text: str) -> None:
+            pasted = events.Paste(text)
+            pasted.set_sender(driven.app)
+            driver = driven.app._driver
+            assert driver is not None
+            driver.send_message(pasted)
+            await driven.settle()
+
+        await driven.press("colon")
+        await paste("drain r2\x1b\x00 reason=q\nq")
+        await driven.press("!")
+        assert ":drain r2 reason=q!▏" in driven.lines[-1]
+        await driven.press("enter")
+        await driven.wait_for("again applies")
+        await paste("D" * 10)
+        await driven.press("escape")
+        assert driven.collector.applied == []
+        await paste("q2")
+        await driven.press("slash")
+        await paste("r" * 100_000)
+        assert driven.app.look.filter == "r" * MAX_FILTER
+        await driven.press("escape", "ctrl+p")
+        await paste("drain")
+        assert "drain" in driven.text

@@ -61,3 +61,18 @@ def test_esc_and_enter_in_one_read_close_a_dialog_and_apply_nothing() -> None:
         terminal.send("q")
         assert terminal.wait_exit() == 0
         assert "✓".encode() not in terminal.raw
+
+
+def test_neither_what_is_pasted_nor_what_is_no_text_acts_or_ends_the_console() -> None:
+    with console() as terminal:
+        terminal.wait_for("RUN 186")
+        terminal.send_bytes(b"\xff\xc3\x9bJ")
+        terminal.send_bytes(b"\x1b[200~\x1bq\x1bD\x1b2\x1b[B\x1b[201~")
+        terminal.send("/")
+        terminal.wait_for("filter: ")
+        terminal.send_bytes(b"\x1b[200~r5\x1b\r\x1bq\x1b[201~")
+        terminal.wait_for("filter: r5␛")
+        terminal.send_bytes(b"\x1b2")
+        terminal.wait_for("ROSTER")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0

@@ -31,6 +31,7 @@ from infer_console.ui.commander import Commander
 from infer_console.ui.departure import Departure
 from infer_console.ui.display import DEFAULT_DISPLAY, Display
 from infer_console.ui.fleet_switch import FleetSwitch
+from infer_console.ui.keyboard import guard_input
 from infer_console.ui.leaving import EndingSignals, TerminalGuard
 from infer_console.ui.looking_back import PLAY_S, LookingBack
 from infer_console.ui.output import SegmentFilter, draw_where_the_terminal_is
@@ -114,6 +115,7 @@ class ConsoleApp(App[int]):
         # Our styles are the terminal's: Textual need not convert them.
         super().__init__(ansi_color=True)
         keep_escape()
+        guard_input()
         self.collector = collector
         self.fleets = FleetSwitch(self, collector)
         self.look = Look()

@@ -19,6 +19,12 @@ def keep_escape() -> None:
     table = cast("dict[str, tuple[Keys, ...]]", ANSI_SEQUENCES_KEYS)
     for character, key in _AFTER_ESCAPE.items():
         table["\x1b" + character] = (Keys.Escape, key)
+    # Characters that a Mac types with its option key, and words to the left and right: of Esc and 2 nothing
+    # would be left but a ™. Without them it is a key with alt.
+    for sequence in [
+        each for each in table if len(each) == 2 and each[0] == "\x1b" and each[1].isprintable()
+    ]:
+        del table[sequence]
 
 
 def as_typed(event: events.Key) -> list[events.Key]:

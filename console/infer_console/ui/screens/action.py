@@ -125,6 +125,11 @@ class ActionScreen(OverlayScreen):
 
     # --- keys
 
+    def takes_paste(self) -> bool:
+        """Reasons and expressions; what confirms is typed by hand."""
+        edited = self.form.focused_field
+        return self.dialog.phase in ("edit", "failed") and edited is not None and edited.param.kind == "text"
+
     def pressed(self, event: events.Key) -> None:
         if self.dialog.phase == "applied" and event.key == "U" and self._undo is not None:
             self.close()

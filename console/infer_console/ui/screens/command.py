@@ -28,6 +28,9 @@ class CommandScreen(OverlayScreen):
         over = command_rows(self.line, known, size.width)[-size.height :]
         return [*rows[: len(rows) - len(over)], *over]
 
+    def takes_paste(self) -> bool:
+        return True
+
     def pressed(self, event: events.Key) -> None:
         line = self.line
         match event.key:
@@ -94,6 +97,9 @@ class PaletteScreen(OverlayScreen):
         found = self._found()
         self._at = max(0, min(self._at, len(found) - 1))
         return palette_rows(self._search, found, self._at, size.width, size.height)
+
+    def takes_paste(self) -> bool:
+        return True
 
     def pressed(self, event: events.Key) -> None:
         match event.key:

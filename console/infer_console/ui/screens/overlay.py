@@ -10,6 +10,11 @@ from infer_console.view.help import help_rows
 from infer_console.view.look import MAX_FILTER, ScreenName, Size
 from infer_console.view.row import Row, overlay
 
+#: As long as the longest line that takes it.
+MAX_PASTE = 512
+#: In the place of a key's name: none that anything is bound to.
+PASTED = "pasted"
+
 
 class OverlayScreen(PaintedScreen):
     """``below`` is drawn first, the box over its middle."""
@@ -34,6 +39,20 @@ class OverlayScreen(PaintedScreen):
         """A key, whatever it is."""
         raise NotImplementedError
 
+    def takes_paste(self) -> bool:
+        """Whether text is being typed: else what is pasted is no key."""
+        return False
+
+    def on_paste(self, event: events.Paste) -> None:
+        """What is pasted is typed: its first line."""
+        if not self.is_current or not self.takes_paste():
+            return
+        line = next(iter(event.text.splitlines()), "").strip()
+        for character in line[:MAX_PASTE]:
+            if character.isprintable():
+                self.pressed(events.Key(PASTED, character))
+        self.paint()
+
     def close(self) -> None:
         if self.is_current:
             self.app.pop_screen()
@@ -55,6 +74,9 @@ class HelpScreen(OverlayScreen):
 
 class FilterScreen(OverlayScreen):
     """The filter as it is typed; the lists follow every key."""
+
+    def takes_paste(self) -> bool:
+        return True
 
     def on_mount(self) -> None:
         self.console.look.filtering = True
