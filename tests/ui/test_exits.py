@@ -62,6 +62,7 @@ def test_an_answer_that_is_under_way_is_not_left_to_the_shell() -> None:
         ("ctrl+c", 0),
         ("SIGTERM", 128 + signal.SIGTERM),
         ("SIGHUP", 128 + signal.SIGHUP),
+        ("SIGQUIT", 128 + signal.SIGQUIT),
         ("crash", 1),
         ("stalled", 128 + signal.SIGTERM),
     ],

@@ -86,7 +86,7 @@ class TerminalGuard:
 
 
 class EndingSignals:
-    """SIGTERM and SIGHUP end the console; afterwards the handlers are what they were.
+    """SIGTERM, SIGHUP and SIGQUIT end the console; afterwards the handlers are what they were.
 
     Plain handlers rather than the event loop's: they run even while the loop waits for a stalled terminal.
     """
@@ -98,7 +98,7 @@ class EndingSignals:
         """``end`` gets the exit status 128 + signal. Only the main thread can have handlers; elsewhere
         nothing happens."""
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGHUP):
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
                 self._before[number] = signal.signal(number, lambda number, _frame: end(128 + number))
 
     def remove(self) -> None:
