@@ -305,7 +305,7 @@ def _context(path: Path, name: str | None, environ: Mapping[str, str]) -> Target
         colour=context.colour,
         read_only=context.read_only,
         production=context.production,
-        ca_file=None if context.ca_file is None else str(Path(context.ca_file).expanduser()),
+        ca_file=None if context.ca_file is None else _at_home(context.ca_file, source),
     )
     if target.ca_file is not None:
         try:
@@ -319,6 +319,13 @@ def _context(path: Path, name: str | None, environ: Mapping[str, str]) -> Target
     if token is None and context.token_file is None:
         return _with_environment(target, environ)
     return _with_token(target, token)
+
+
+def _at_home(name: str, source: str) -> str:
+    try:
+        return str(Path(name).expanduser())
+    except RuntimeError as error:  # whose home is not known
+        raise ConnectError(f"{source}: ca-file {name}: {error}") from error
 
 
 def _with_environment(target: Target, environ: Mapping[str, str]) -> Target:

@@ -23,7 +23,11 @@ class CredentialError(ValueError):
 def read_token(*, token_file: str | None, token_env: str | None, environ: Mapping[str, str]) -> str | None:
     """The token of the file, else of the variable; None when neither was named."""
     if token_file is not None:
-        return _from_file(Path(token_file).expanduser())
+        try:
+            path = Path(token_file).expanduser()
+        except RuntimeError as error:  # whose home is not known
+            raise CredentialError(f"token file {token_file}: {error}") from error
+        return _from_file(path)
     if token_env is not None:
         if not environ.get(token_env):
             raise CredentialError(f"token-env: the environment variable {token_env} is not set")

@@ -167,12 +167,29 @@ async def test_a_screenshot_is_what_is_on_the_screen(tmp_path: Path, monkeypatch
         await do("screenshot shot.png")
         await driven.wait_for("ends in .svg or .txt")
         await driven.press("escape")
+        for line in ("screenshot ~no-such-user/shot.svg", "export -10s..now ~no-such-user/x.icr"):
+            await do(line)
+            await driven.wait_for("Could not determine home directory")
+            await driven.press("escape")
         await do("screenshot")
         await driven.wait_for(".svg: ")
         image = ElementTree.fromstring(only(tmp_path, "eu-west-chat-70b-*.svg"))
         words = {element.text for element in image.iter("{http://www.w3.org/2000/svg}text")}
         assert {"TENANT", "acme", "99,840"} <= words
         assert float(image.attrib["viewBox"].split()[2]) == 120 * 8.4 + 16
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        state = tmp_path / "state" / "infer-console"
+        await do("screenshot")
+        await driven.wait("the file", lambda: list(state.glob("*.svg")))
+        only(state, "eu-west-chat-70b-*.svg")
+        monkeypatch.setenv("XDG_STATE_HOME", str(named))
+        await do("screenshot")
+        await driven.wait_for("no screenshot: ")
+        await driven.press("e")
+        await driven.wait_for("not exported: ")
 
 
 def test_text_of_others_is_no_markup_in_a_screenshot() -> None:

@@ -10,13 +10,12 @@ from platformdirs import user_state_path
 
 def new_file(fleet: str, at: float, directory: Path | None = None, ending: str = ".icr") -> Path:
     """A name for a new file in the working directory, or in the state directory where nothing can be
-    written there. The fleet's name is a server's word: only plain characters of it are taken."""
+    written there. The fleet's name is a server's word: only plain characters of it are taken. OSError where
+    there is no state directory either."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", fleet).strip("-.")[:48] or "fleet"
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
     if directory is None:
-        directory = Path.cwd()
-        if not _is_writable(directory):
-            directory = user_state_path("infer-console", ensure_exists=True)
+        directory = _working_directory() or user_state_path("infer-console", ensure_exists=True)
     path = directory / f"{name}-{stamp}{ending}"
     number = 1
     while path.exists():
@@ -25,5 +24,18 @@ def new_file(fleet: str, at: float, directory: Path | None = None, ending: str =
     return path
 
 
-def _is_writable(directory: Path) -> bool:
-    return os.access(directory, os.W_OK | os.X_OK)
+def named_file(name: str) -> Path:
+    """A file that an operator named; ValueError for a ``~`` whose home is not known."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{name[:80]!r} was given: {error}") from error
+
+
+def _working_directory() -> Path | None:
+    """None where nothing can be written there, and where somebody removed it."""
+    try:
+        directory = Path.cwd()
+    except OSError:
+        return None
+    return directory if os.access(directory, os.W_OK | os.X_OK) else None

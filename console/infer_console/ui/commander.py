@@ -1,7 +1,6 @@
 """Does what the command line and the palette ask for, with what the keys do it with."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
 from infer_engine.protocol import MOST_SENTENCE
@@ -20,7 +19,7 @@ from infer_console.habits.views import (
     view_of,
     views_path,
 )
-from infer_console.past.files import new_file
+from infer_console.past.files import named_file, new_file
 from infer_console.past.when import moment, span
 from infer_console.ui.screenshot import checked, write_screenshot
 from infer_console.view.columns import ColumnChoice
@@ -102,9 +101,10 @@ class Commander:
                     moment(values["moment"], now)
                 case "export":
                     span(values.get("span", USUAL_SPAN), now)
+                    named_file(values.get("file", ""))
                 case "screenshot":
                     if "file" in values:
-                        checked(Path(values["file"]))
+                        checked(named_file(values["file"]))
                 case "diff":
                     for side in (values["a"], values["b"]):
                         parse_side(side, now)
@@ -232,19 +232,24 @@ class Commander:
         from_at, to_at = span(values.get("span", USUAL_SPAN), app.now())
         fleet = app.collector.picture.fleet
         name = values.get("file")
-        path = Path(name).expanduser() if name else new_file(fleet.name if fleet is not None else "", to_at)
-        app.looking_back.export(from_at, to_at, path, redact="names" not in values)
+        fleet_name = fleet.name if fleet is not None else ""
+        try:
+            path = named_file(name) if name else new_file(fleet_name, to_at)
+        except OSError as error:
+            app.say(f"not exported: {error}")
+        else:
+            app.looking_back.export(from_at, to_at, path, redact="names" not in values)
 
     def _screenshot(self, asked: Asked, screen: "ConsoleScreen") -> None:
         """Of the screen that the command line was over."""
         app, name = self._app, asked.values.get("file")
         fleet = app.collector.picture.fleet
         fleet_name = fleet.name if fleet is not None else ""
-        path = Path(name).expanduser() if name else new_file(fleet_name, app.now(), ending=".svg")
         try:
+            path = named_file(name) if name else new_file(fleet_name, app.now(), ending=".svg")
             written = write_screenshot(path, screen.rows_now(), app.theme_now)
         except OSError as error:
-            app.say(f"no screenshot: {path}: {error.strerror or error}")
+            app.say(f"no screenshot: {error.filename or name}: {error.strerror or error}")
         else:
             app.say(f"{path}: {written / 1000:,.0f} kB")
 

@@ -76,7 +76,12 @@ class LookingBack:
         """What happened since the last own mark, or in the last ten minutes, into a new file."""
         from_at, to_at = self._app.time.span_to_export()
         fleet = self._app.collector.picture.fleet
-        self.export(from_at, to_at, new_file(fleet.name if fleet is not None else "", to_at))
+        try:
+            path = new_file(fleet.name if fleet is not None else "", to_at)
+        except OSError as error:
+            self._app.say(f"not exported: {error}")
+        else:
+            self.export(from_at, to_at, path)
 
     def export(self, from_at: float, to_at: float, path: Path, *, redact: bool = True) -> None:
         """Write that time (Unix seconds) as a recording, in the background; request ids and tenants are
