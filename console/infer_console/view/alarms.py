@@ -147,7 +147,7 @@ def _since(alarm: Alarm) -> SafeText:
         stood = safe(f"≥{age(alarm.at_least_s)}")
     else:
         return safe(" ")
-    return safe(" ") if _LASTS.search(alarm.text.split("; ", 1)[0]) else safe(f" {stood} ")
+    return safe(" ") if _LASTS.search(alarm.text.split("; ", 1)[0]) else safe(f" · {stood} ")
 
 
 def _tail(alarm: Alarm) -> SafeText:
