@@ -288,5 +288,13 @@ def test_one_trouble_of_many_replicas_is_one_alarm_that_names_them() -> None:
         " ▲ 1 r0: failed: no memory",
         " ▲ 2 r1: failed: killed; likewise r2",
     ]
+    budget = [
+        msgspec.structs.replace(each, since_s=1.0, action=f"{each.replica}: token budget 2048→1024")
+        for each in failed
+    ]
+    rows = [plain(row) for row in alarm_rows(pictures.incident(alarms=tuple(budget[1:])), 160, 4)]
+    assert [" ".join(row.split()) for row in rows] == [
+        "▲ 1 r1: failed: killed; likewise r2 · 1.0s → r1: token budget 2048→1024"
+    ]
     own = [plain(row) for row in alarm_rows(picture, 160, 4, "r4")]
     assert [row[:20] for row in own] == [" △ 1 r4: TTFT p99 5.", " △ 2 the gateway lag"]

@@ -65,7 +65,9 @@ def shown_alarms(picture: Picture, replica: str | None = None) -> dict[int, Alar
         # Two that failed of different causes are two.
         words = _FIGURES.sub("", alarm.text.split("; ", 1)[0])
         alone = None if alarm.replica else str(number)
-        key = (alarm.rule, alarm.severity, alarm.action, words, alone)
+        # What is proposed for each replica is one proposal where it is the same.
+        action = (alarm.action or "").removeprefix(f"{alarm.replica}: ")
+        key = (alarm.rule, alarm.severity, action, words, alone)
         alike.setdefault(key, []).append(number)
     return {numbers[0]: _together([numbered[number] for number in numbers]) for numbers in alike.values()}
 
