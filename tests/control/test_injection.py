@@ -204,5 +204,8 @@ def test_effect_on_users_is_told_and_a_full_pool_ends_it(drill: Callable[..., An
         status = await over(injector, 40.0)
         assert status.stopped_because is not None
         assert "of the KV is used" in status.stopped_because
+        told = injector.predict(Inject(profile="chat")).warnings
+        assert told[0].startswith("it would end at once: 9")
+        assert "of the KV is used" in told[0]
 
     drill(work, kv_blocks=2_000, max_waiting_tokens=10_000_000)

@@ -70,6 +70,8 @@ def test_long_waits_call_for_more_where_memory_does_not() -> None:
     assert made[-1].replicas == 6
     assert made[-1].because.startswith("queue wait p95 12 s over 2 s for 4")
     assert made[-1].because.endswith("KV 25 %; boot 95 s → 6 replicas")
+    wanted = played(lambda _: 5.0, 60, wait_at=lambda _: 12.0)
+    assert "; KV wanted 125 %; " in wanted[-1].because
 
 
 def test_idleness_gives_back_slowly_and_never_below_the_least() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from infer_console.state.finding import Finding, Proposal
 from infer_console.state.picture import Picture
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import Look, Size
@@ -58,6 +59,13 @@ def test_one_that_was_lost_since_the_advice_is_no_advice_to_have_fewer() -> None
     line = scaling_line(picture, 120)
     assert line is not None
     assert plain(line).startswith(" SCALE 3 → 2  ")
+
+
+def test_fewer_are_not_advised_while_the_doctor_asks_for_more() -> None:
+    more = Proposal(name="scale", params={"replicas": "4"}, words="scale 3→4", effect="room")
+    found = (Finding(rule="kv_exhaustion", confidence=0.9, words="KV is exhausted in 13 s", action=more),)
+    assert scaling_line(dataclasses.replace(settled(2), findings=found), 120) is None
+    assert scaling_line(dataclasses.replace(settled(5), findings=found), 120) is not None
 
 
 def test_how_many_upstreams_there_are_is_not_ours_to_say() -> None:

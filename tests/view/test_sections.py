@@ -245,9 +245,9 @@ def test_where_the_action_has_a_row_of_its_own_the_text_goes_on_before_it(width:
     alarm = Alarm(rule="x", severity="warning", since_s=146.0, text=text, action="8: why")
     picture = pictures.incident(alarms=(alarm,))
     first, second = (plain(row) for row in alarm_rows(picture, width, 2))
-    assert first.endswith(" 2m26s")
+    assert first.endswith(" · 2m26s")
     assert second.endswith("→ 8: why")
-    told = f"{first.removesuffix(' 2m26s')} {second.removesuffix('→ 8: why').strip()}"
+    told = f"{first.removesuffix(' · 2m26s')} {second.removesuffix('→ 8: why').strip()}"
     shown = told.removeprefix(" △ 1 ").strip()
     assert text.startswith(shown.removesuffix("…"))
     assert shown == text or width == 60
@@ -270,9 +270,9 @@ def test_one_trouble_of_many_replicas_is_one_alarm_that_names_them() -> None:
     rows = [plain(row) for row in alarm_rows(picture, 160, 4)]
     assert len(rows) == alarm_lines(picture, 160) == 2
     assert rows[0].startswith(
-        " △ 1 r0: TTFT p99 9.0s: queueing, not compute; likewise r1, r2, r3 and 2 more; the gateway lags 20s "
+        " △ 1 r0: TTFT p99 9.0s: queueing, not compute; likewise r1, r2, r3 and 2 more; the gateway lags · 20s "
     )
-    assert rows[1].startswith(" △ 7 the gateway lags 9.0s"), "its number among those that ! steps through"
+    assert rows[1].startswith(" △ 7 the gateway lags · 9.0s"), "its number among those that ! steps through"
     failed = [
         Alarm(
             rule="replica_failed",
@@ -284,9 +284,17 @@ def test_one_trouble_of_many_replicas_is_one_alarm_that_names_them() -> None:
         for number, why in enumerate(("no memory", "killed", "killed"))
     ]
     rows = [plain(row) for row in alarm_rows(pictures.incident(alarms=tuple(failed)), 160, 4)]
-    assert [row.split(" 1.0s")[0] for row in rows] == [
+    assert [row.split(" · 1.0s")[0] for row in rows] == [
         " ▲ 1 r0: failed: no memory",
         " ▲ 2 r1: failed: killed; likewise r2",
+    ]
+    budget = [
+        msgspec.structs.replace(each, since_s=1.0, action=f"{each.replica}: token budget 2048→1024")
+        for each in failed
+    ]
+    rows = [plain(row) for row in alarm_rows(pictures.incident(alarms=tuple(budget[1:])), 160, 4)]
+    assert [" ".join(row.split()) for row in rows] == [
+        "▲ 1 r1: failed: killed; likewise r2 · 1.0s → r1: token budget 2048→1024"
     ]
     own = [plain(row) for row in alarm_rows(picture, 160, 4, "r4")]
     assert [row[:20] for row in own] == [" △ 1 r4: TTFT p99 5.", " △ 2 the gateway lag"]

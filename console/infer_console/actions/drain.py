@@ -108,7 +108,7 @@ def _drained(picture: Picture, target: str | None, _values: Values) -> Verdict |
         return None
     status = shown.status
     empty = status.running == 0 and not status.kv.used
-    known = ("–" if each is None else str(each) for each in (status.running, status.kv.used))
+    known = ("–" if each is None else f"{each:,}" for each in (status.running, status.kv.used))
     words = "{} is {}: {} running, {} blocks held".format(target, status.state, *known)
     return Verdict(status.state == "drained" and empty, words)
 

@@ -51,6 +51,8 @@ async def _converse(target: Target, work: Work) -> int:
                 "start a server with infer-console serve, or name one with --connect URL "
                 "(infer-console discover lists those of this machine)"
             )
+        elif target.socket is not None and target.ssh is None:
+            complain("infer-console discover lists the servers of this machine")
         return codes.UNREACHABLE
     except NotUnderstoodError as failure:
         complain(str(failure))
@@ -71,7 +73,11 @@ def is_read_only(arguments: Namespace) -> bool:
         target = resolve(arguments.connect, context=arguments.context)
     except ConnectError:
         return False  # call() will say so
-    if not (arguments.read_only or (target is not None and target.read_only)):
+    if arguments.read_only:
+        by = "--read-only"
+    elif target is not None and target.read_only:
+        by = f"the {target.source}"
+    else:
         return False
-    complain("read-only: nothing was changed")
+    complain(f"read-only, as {by} says: nothing was changed")
     return True

@@ -1,9 +1,10 @@
-"""A mistyped verb or choice: the error says what was probably meant, not only all that there is."""
+"""A mistyped verb, option or choice: the error says what was probably meant, not only all that there is."""
 
 import argparse
 import difflib
 import re
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 _INVALID = re.compile(r"invalid choice: '(?P<given>.*)' \(choose from (?P<choices>.*)\)", re.DOTALL)
 #: How alike two words have to be, from 0 to 1.
@@ -12,10 +13,33 @@ MOST_GIVEN = 40
 
 
 class HelpfulParser(argparse.ArgumentParser):
-    """Its subparsers are of this kind too."""
+    """Its subparsers are of this kind too; they default ``parser`` to themselves, so that of a wrong option
+    the verb's own usage is shown."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:
+        arguments, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            parser: argparse.ArgumentParser = getattr(arguments, "parser", self)
+            parser.error(f"{unknown_words(parser, unknown)}; {parser.prog} --help says more")
+        return arguments
 
     def error(self, message: str) -> NoReturn:
         super().error(told(message))
+
+
+def unknown_words(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """``--fro is no option; did you mean --force?``"""
+    option = unknown[0].partition("=")[0]
+    if not option.startswith("-"):
+        return f"unrecognized arguments: {ascii(' '.join(unknown))[1:-1][: 10 * MOST_GIVEN]}"
+    given = ascii(option)[1:-1][:MOST_GIVEN]
+    likely = difflib.get_close_matches(option.casefold(), _options(parser), n=1, cutoff=ALIKE)
+    hint = f"; did you mean {likely[0]}?" if likely else ""
+    return f"{given} is no option here{hint}"
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    return [word for word in re.findall(r"(?<!-)--[a-z-]+", parser.format_usage()) if word != "--help"]
 
 
 def told(message: str) -> str:

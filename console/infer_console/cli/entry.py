@@ -97,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
             _context_option(sub)  # keeps the value given before the verb
             read_only_option(sub, default=SUPPRESS)  # keeps the value given before the verb
         verb.arguments(sub)
-        sub.set_defaults(run=verb.run)
+        sub.set_defaults(run=verb.run, parser=sub)
     return parser
 
 

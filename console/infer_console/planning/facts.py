@@ -108,11 +108,11 @@ def bound_facts(answer: Answer) -> list[Fact]:
     return facts
 
 
-def fill_words(decode: Decode) -> str:
+def fill_words(decode: Decode, digits: int = 3) -> str:
     """``65% batch mark``."""
     if decode.used_ratio is None:
         return decode.fill
-    percent = f"{decode.used_ratio * 100:.3g}%"
+    percent = f"{decode.used_ratio * 100:.{digits}g}%"
     return percent if decode.fill == "full" else f"{percent} {decode.fill}"
 
 

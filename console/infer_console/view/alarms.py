@@ -65,7 +65,9 @@ def shown_alarms(picture: Picture, replica: str | None = None) -> dict[int, Alar
         # Two that failed of different causes are two.
         words = _FIGURES.sub("", alarm.text.split("; ", 1)[0])
         alone = None if alarm.replica else str(number)
-        key = (alarm.rule, alarm.severity, alarm.action, words, alone)
+        # What is proposed for each replica is one proposal where it is the same.
+        action = (alarm.action or "").removeprefix(f"{alarm.replica}: ")
+        key = (alarm.rule, alarm.severity, action, words, alone)
         alike.setdefault(key, []).append(number)
     return {numbers[0]: _together([numbered[number] for number in numbers]) for numbers in alike.values()}
 
@@ -147,7 +149,7 @@ def _since(alarm: Alarm) -> SafeText:
         stood = safe(f"≥{age(alarm.at_least_s)}")
     else:
         return safe(" ")
-    return safe(" ") if _LASTS.search(alarm.text.split("; ", 1)[0]) else safe(f" {stood} ")
+    return safe(" ") if _LASTS.search(alarm.text.split("; ", 1)[0]) else safe(f" · {stood} ")
 
 
 def _tail(alarm: Alarm) -> SafeText:

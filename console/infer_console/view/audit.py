@@ -8,8 +8,8 @@ from infer_console.view.format import clock_in_lists
 from infer_console.view.look import Look
 from infer_console.view.row import Line, Role, Row, with_tone
 
-#: From this width on the reason has a column.
-WIDE = 100
+#: From this width on the reason has a column; from the second on a whole outcome has one before it.
+WIDE, WIDER = 100, 120
 
 
 def shown_entries(picture: Picture, look: Look) -> list[AuditEntry]:
@@ -35,10 +35,11 @@ def audit_row(entry: AuditEntry, width: int, focused: bool) -> Row:
     line.put(safe(safe_identifier(entry.who or "–"), 12), "strong").to(23).put(" ")
     line.put(safe(entry.verb, 14), "dim" if is_refused(entry) else "act").to(38).put(" ")
     line.put(safe(entry.target, 14)).to(53).put(" ")
-    outcome, role = _outcome(entry)
+    reason_at = 92 if width >= WIDER else 80
+    outcome, role = _outcome(entry, reason_at - 53)
     line.put(outcome, role)
     if width >= WIDE:
-        line.to(80).put(" ").put(safe(entry.reason, max(0, line.left)), "dim")
+        line.to(reason_at).put(" ").put(safe(entry.reason, max(0, line.left)), "dim")
     return with_tone(line.row(), "cursor") if focused else line.row()
 
 
@@ -47,8 +48,8 @@ def is_refused(entry: AuditEntry) -> bool:
     return entry.stage == "completed" and entry.outcome[:1] in ("4", "5")
 
 
-def _outcome(entry: AuditEntry) -> tuple[SafeText, Role]:
+def _outcome(entry: AuditEntry, cells: int) -> tuple[SafeText, Role]:
     stage = "refused" if is_refused(entry) else entry.stage
     # Servers of before wrote refused dry runs down, too.
     words = " ".join(each for each in (stage, entry.outcome, "dry run" if entry.dry_run else "") if each)
-    return safe(words or "–", 27), "warn" if entry.outcome[:1] in ("4", "5") else "text"
+    return safe(words or "–", cells), "warn" if entry.outcome[:1] in ("4", "5") else "text"

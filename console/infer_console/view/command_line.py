@@ -37,8 +37,11 @@ def _hint_row(line: CommandLine, known: Known, width: int) -> Row:
     if usage:
         made.put(safe(usage, max(10, width * 2 // 3 if offered else width)), "dim").put("  ")
     first = offered.index(chosen) if chosen in offered else 0
-    for word in offered[max(0, first - 1) :]:
-        if made.left < 4:
+    words = offered[max(0, first - 1) :]
+    for place, word in enumerate(words):
+        more = safe(f"… {len(words) - place} more")
+        if place and made.left < len(safe(word, 48)) + (len(more) + 3 if place + 1 < len(words) else 1):
+            made.put(more, "dim")
             break
         made.put(safe(word, 48), "accent" if word == chosen else "label").put("  ")
     return made.row()

@@ -163,10 +163,13 @@ def _other(event: Event) -> list[SafeText]:
 
 
 def _operation(event: Event) -> list[SafeText]:
-    """``op-3 inject started by root``."""
-    words = [safe_identifier(event.operation) if event.operation is not None else safe("")]
-    words += [_operation_words(event), safe(f"by {event.actor}", 24) if event.actor else safe("")]
-    return [join_text(" ", [word for word in words if word])]
+    """``op-3 inject started by root``; after what it came to a comma: nothing "failed by root"."""
+    told = _operation_words(event)
+    by = safe(f"by {event.actor}", 24) if event.actor else safe("")
+    ident = safe_identifier(event.operation) if event.operation is not None else safe("")
+    if ": " in told:
+        return [join_text(" ", [word for word in (ident, told) if word]), by]
+    return [join_text(" ", [word for word in (ident, told, by) if word])]
 
 
 def _operation_words(event: Event) -> SafeText:

@@ -147,6 +147,8 @@ def axis_row(axis: Axis, happened: Sequence[Mark], width: int) -> Row:
             _blank_around(letters, start, cell)
             for offset, letter in enumerate(word):
                 letters[start + offset] = (letter, "text")
+        elif letters[cell][1] == "dim" and letters[cell][0] != " ":
+            _blank_around(letters, cell, cell)  # half a time is none
         letters[cell] = (mark.sign, mark.role)
     now = range(max(0, end + 1), axis.cells)
     if any(letters[cell][1] != "dim" for cell in now):  # no part of a word

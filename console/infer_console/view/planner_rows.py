@@ -127,8 +127,15 @@ def _total(value: float, cells: int) -> str:
     return shown if len(shown) <= cells or value < 1e6 else f"{value / 1e6:,.1f}M"
 
 
+def _fill(decode: Decode) -> str:
+    """Whole percents where a tenth would cut the word."""
+    words = fill_words(decode)
+    return words if len(words) <= _FILL_CELLS or decode.fill == "full" else fill_words(decode, digits=2)
+
+
+_FILL_CELLS = 14
 _COLUMNS: tuple[Column[Decode], ...] = (
-    Column("KV IN USE", 14, lambda each: _cell(fill_words(each), "label"), left=True),
+    Column("KV IN USE", _FILL_CELLS, lambda each: _cell(_fill(each), "label"), left=True),
     Column("SEQ", 5, lambda each: _cell(f"{each.sequences:,}", "strong")),
     Column("KV READ", 10, lambda each: _cell(gb(each.kv_read_bytes)), need=3),
     Column("STEP", 7, lambda each: _cell(_short_duration(each.step_s), "strong"), grows=3),

@@ -38,9 +38,12 @@ def _pool_numbers(replica: ReplicaPicture, width: int) -> Row:
             count(kv.admit_limit)
         )
         if wide and kv.total:
-            line.put("  headroom ", "dim").put(safe(f"{percent(1 - kv.admit_limit / kv.total)}%"))
+            share = safe(f"{percent(1 - kv.admit_limit / kv.total)}%")
+            if len("  headroom ") + len(share) <= line.left:
+                line.put("  headroom ", "dim").put(share)
     if wide and kv.total and kv.bytes_per_token and kv.block_size:
-        line.put("  ").put(size(kv.total * kv.block_size * kv.bytes_per_token), "dim")
+        whole = safe(f"  {size(kv.total * kv.block_size * kv.bytes_per_token)}")
+        line.put(whole if len(whole) <= line.left else "", "dim")
     if kv.host_total and kv.host_used:
         host = safe(f"  host {count(kv.host_used)}/{count(kv.host_total)}")
         line.put(host if len(host) <= line.left else "", "warn")

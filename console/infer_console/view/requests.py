@@ -24,8 +24,14 @@ LEAD = 2
 _ENDINGS: dict[str, Role] = {"stop": "ok", "length": "ok", "cancelled": "warn", "error": "crit"}
 
 
-def columns(longest: int, with_client_ids: bool) -> list[Column[Item]]:
+#: Of WHY: a long reason and what it lacks, where there is room for it; and what a narrow screen has.
+_WHY_CELLS, _NARROW_WHY_CELLS = 25, 22
+_ROOMY = 100
+
+
+def columns(longest: int, with_client_ids: bool, width: int = _ROOMY) -> list[Column[Item]]:
     """``longest`` is the length of the longest id."""
+    why_cells = _WHY_CELLS if width >= _ROOMY else _NARROW_WHY_CELLS
     made: list[Column[Item]] = [
         Column(
             "REQ",
@@ -47,7 +53,7 @@ def columns(longest: int, with_client_ids: bool) -> list[Column[Item]]:
         Column("TTFT s", 6, lambda item: _of(item, lambda row: seconds(row.ttft_s)), need=7),
         Column("ITL ms", 6, lambda item: _of(item, lambda row: milliseconds(row.last_itl_s)), need=9),
         Column("PRE", 3, lambda item: _of(item, lambda row: count(row.preemptions), warn_over="0"), need=10),
-        Column("WHY", 22, _why, left=True, grows=60),
+        Column("WHY", why_cells, _why, left=True, grows=60),
     ]
     if with_client_ids:
         made.append(Column("CLIENT'S ID", 12, _client_id, need=12, left=True, grows=24))
@@ -116,7 +122,7 @@ def _age(item: Item) -> Cell:
 def _why(item: Item) -> Cell:
     row, event = item.row, item.event
     if row is not None and item.state != "ended":
-        return why_cell(row)
+        return why_cell(row, unit="")
     if event is not None and event.kind == "reject":
         return Cell(join_text(" ", [safe(event.reason or "", 40), safe(event.message or "", 80)]), "crit")
     parts: list[SafeText] = []
@@ -129,19 +135,17 @@ def _why(item: Item) -> Cell:
     return Cell(join_text(", ", [part for part in parts if part]), "dim")
 
 
-def why_cell(row: RequestRow) -> Cell:
-    """Why it waits and what it lacks; of one that runs, what was done to it."""
+def why_cell(row: RequestRow, unit: str = " blk") -> Cell:
+    """Why it waits and what it lacks; of one that runs, what was done to it. A table has no room for the
+    ``unit``: its column of blocks says it."""
     parts: list[SafeText] = []
     if row.state == "waiting":
-        full = row.waiting_reason == "slots"
-        word = "slots full" if full else reason_word(row)
+        word = "slots full" if row.waiting_reason == "slots" else reason_word(row)
         behind = f" {safe_identifier(row.behind)}" if row.behind is not None else ""
         parts.append(safe(f"{word}{behind}"))
         if row.needs_blocks is not None and row.admissible_blocks is not None:
             short = row.needs_blocks - row.admissible_blocks
-            parts.append(
-                safe(f"short {count(short)} blk" if short > 0 else "KV fits" if full else "would fit")
-            )
+            parts.append(safe(f"short {count(short)}{unit}" if short > 0 else "KV fits"))
     parts += _what_was_done(row)
     waits = row.state == "waiting" and row.waiting_reason not in ("behind", None)
     return Cell(join_text(", ", parts), "warn" if waits else "text")
@@ -173,7 +177,7 @@ def request_table(picture: Picture, look: Look, width: int, height: int) -> list
     rows = [_title(picture, look, len(items), width)]
     longest = max((len(item.id) for item in items), default=8)
     with_ids = any(item.row is not None and item.row.client_id for item in items)
-    made = wanted(columns(longest, with_ids), look.columns.get("requests"))
+    made = wanted(columns(longest, with_ids, width), look.columns.get("requests"))
     if in_tokens(picture.replicas.values()):
         made = of_tokens(made)
     fitted = fit_columns(made, width - LEAD)

@@ -4,6 +4,7 @@ from infer_console.diagnosis.unready import of_upstreams
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.format import age
+from infer_console.view.proposal import proposed
 from infer_console.view.row import Line, Row
 
 #: Replicas that are named one by one.
@@ -31,6 +32,8 @@ def scaling_line(picture: Picture, width: int) -> Row | None:
     # The advice is up to 2 s older than the states: fewer are meant of those that it counted.
     if scaling.recommended == there or (scaling.recommended < there and (starting or scaling.ready != ready)):
         return None
+    if scaling.recommended < there and proposed(picture, "scale") is not None:
+        return None  # the doctor, which sees what is about to happen, asks for more: not both on one screen
     line = Line(width).put(" SCALE ", "label").put(safe(str(ready)), "strong")
     if starting:
         line.put(" + ", "dim").put(_names(starting), "accent").put(" starting", "dim")

@@ -31,7 +31,9 @@ def _replica(line: Line, status: Replica) -> Row:
     kv = status.kv
     line.put(safe(status.state)).put("  RUN ", "label").put(count(status.running))
     line.put("  WAIT ", "label").put(count(status.waiting)).put("  KV ", "label")
-    line.put(percent(kv.used / kv.total) if kv.used is not None and kv.total else UNKNOWN).put("% ", "dim")
+    known = kv.used is not None and bool(kv.total)
+    line.put(percent(kv.used / kv.total) if kv.used is not None and kv.total else UNKNOWN)
+    line.put("% " if known else " ", "dim")
     line.put(count(kv.used)).put(" of ", "dim").put(count(kv.total)).put(" ").put(kv_unit(kv), "dim")
     return _ttft(line, status.ttft_s.p99).row()
 
@@ -40,7 +42,7 @@ def _fleet(line: Line, totals: Totals) -> Row:
     line.put(safe(f"{totals.ready} of {totals.replicas} ready"))
     line.put("  RUN ", "label").put(count(totals.running))
     line.put("  WAIT ", "label").put(count(totals.waiting)).put("  KV ", "label")
-    line.put(percent(totals.kv_used_ratio)).put("%", "dim")
+    line.put(percent(totals.kv_used_ratio)).put("%" if totals.kv_used_ratio is not None else "", "dim")
     return _ttft(line, totals.ttft_s.p99).row()
 
 

@@ -172,7 +172,7 @@ def _rails(traffic: TrafficStatus, rails: TrafficRails) -> list[_Rail]:
     wait_s = traffic.user_wait_s if running else None
     waited = _Rail(
         safe(f"a user waits for {rails.stop_wait_s:g} s"),
-        safe("none waits") if wait_s is None else safe(f"{wait_s:.1f} s"),
+        UNKNOWN if not running else safe("none waits") if wait_s is None else safe(f"{wait_s:.1f} s"),
         (wait_s or 0.0) / rails.stop_wait_s if running else None,
     )
     now_s = users.ttft_p95_s if running and users is not None else None
@@ -180,7 +180,7 @@ def _rails(traffic: TrafficStatus, rails: TrafficRails) -> list[_Rail]:
     most_s = None if base_s is None else max(rails.quick_ttft_s, rails.stop_ttft_factor * base_s)
     goal = "their TTFT p95 doubles" if rails.stop_ttft_factor == 2 else "their TTFT p95 grows"
     ttft = _Rail(
-        safe(f"{goal} (to {most_s:.2f} s)" if most_s is not None else goal),
+        safe(f"{goal} (to {most_s:.{2 if most_s < 10 else 0}f} s)" if most_s is not None else goal),
         UNKNOWN if now_s is None else safe(f"{now_s:.2f} s"),
         None if now_s is None or not most_s else now_s / most_s,
     )

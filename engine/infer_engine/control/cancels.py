@@ -179,4 +179,4 @@ def _effect_of_all(rows: Sequence[RequestRow], command: CancelWhere) -> Effect:
 
 
 def _blocks(count: int) -> str:
-    return "1 block is" if count == 1 else f"{count} blocks are"
+    return "1 block is" if count == 1 else f"{count:,} blocks are"

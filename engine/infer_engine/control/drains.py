@@ -126,7 +126,7 @@ class Drains:
             return [f"{status.id} is {status.state}"]
         rows = self._fleet.rows(status.id, "running")
         named = [
-            f"{row.id}: {row.generated_tokens} of at most {row.max_tokens} tokens, {row.kv_blocks} blocks"
+            f"{row.id}: {row.generated_tokens} of at most {row.max_tokens} tokens, {row.kv_blocks:,} blocks"
             for row in rows[:MOST_NAMED]
         ]
         if len(rows) > MOST_NAMED:
@@ -134,7 +134,7 @@ class Drains:
         if status.health == "stalled":
             named.insert(0, f"{status.id} is stalled: it does not answer")
         if not rows and status.kv.used:
-            named.append(f"{status.kv.used} blocks held")
+            named.append(f"{status.kv.used:,} blocks held")
         return named
 
 

@@ -3,6 +3,7 @@
 from itertools import islice
 
 from infer_engine.control.demand import MAX_DURATION_S, MAX_RATE_PER_S, Demand
+from infer_engine.control.guard_rail import suffering
 from infer_engine.control.load import Load, Pace, Size, predict_load
 from infer_engine.control.profiles import SHARED_DOCUMENTS
 from infer_engine.control.prompts import Prompts
@@ -139,6 +140,10 @@ def _kv(load: Load, admissible: int, used: float | None) -> str:
 
 def _warnings(fleet: Fleet, demand: Demand, load: Load, totals: Totals, admissible: int) -> list[str]:
     warnings: list[str] = []
+    used = totals.kv_used_ratio if fleet.live_users() else None
+    because = suffering(fleet.rows(None, "waiting"), None, None, used)
+    if because is not None:  # it is started all the same: whom it would disturb may be gone by then
+        warnings.append(f"it would end at once: {because.removeprefix('guard rail: ')}")
     if fleet.pace != 1.0:
         real_s = demand.duration_s / fleet.pace
         warnings.append(f"simulated seconds are meant: {demand.duration_s:g} of them take {real_s:g} s")

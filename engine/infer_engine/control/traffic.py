@@ -2,6 +2,7 @@
 and gone by itself when real users suffer."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from msgspec import structs
@@ -86,8 +87,13 @@ class Injector:
                 409, "injection_running", "Test traffic is running already.", f"It is {under_way.id}."
             )
         if not self._fleet.capacity.ready_replicas():
+            states = Counter(self._fleet.replica(each).state for each in self._fleet.replica_ids())
             raise refuse(
-                409, "no_ready_replica", "No replica is ready to take requests.", numbers={"ready": 0}
+                409,
+                "no_ready_replica",
+                "No replica is ready to take requests.",
+                f"There are {', '.join(f'{count} {state}' for state, count in states.items())}.",
+                numbers={"ready": 0},
             )
         most = self._most_in_flight()
         if demand.concurrency is not None and demand.concurrency > most:

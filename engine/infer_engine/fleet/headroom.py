@@ -83,13 +83,13 @@ def predict(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> Effec
         used = move.handle.kv_used or 0
         if used > move.new_limit:
             warnings.append(
-                f"{move.handle.id}: admission stays closed until fewer than {move.new_limit} blocks are used "
+                f"{move.handle.id}: admission stays closed until fewer than {move.new_limit:,} blocks are used "
                 f"(now {used}); nobody is evicted"
             )
         other = move.handle.limits["admit_limit"]
         if command.tier == "batch" and move.new_limit > other:
             warnings.append(
-                f"{move.handle.id}: batch is never admitted beyond the interactive mark ({other} blocks)"
+                f"{move.handle.id}: batch is never admitted beyond the interactive mark ({other:,} blocks)"
             )
     rises = {move.new_limit - move.old_limit for move in planned} - {0}
     if not rises:
@@ -129,11 +129,11 @@ async def apply(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> d
 def _line(move: Move, tier: Tier) -> str:
     old, new = move.total - move.old_limit, move.total - move.new_limit
     if old == new:
-        return f"{move.handle.id}: headroom is {new} blocks ({_share(new, move.total)}) already: no change"
+        return f"{move.handle.id}: headroom is {new:,} blocks ({_share(new, move.total)}) already: no change"
     return (
-        f"{move.handle.id}: headroom {old} → {new} blocks "
+        f"{move.handle.id}: headroom {old:,} → {new:,} blocks "
         f"({_share(old, move.total)} → {_share(new, move.total)}); "
-        f"{tier} requests are admitted up to {move.new_limit} of {move.total} blocks"
+        f"{tier} requests are admitted up to {move.new_limit:,} of {move.total:,} blocks"
     )
 
 

@@ -39,7 +39,7 @@ class Preempting:
         self._check_preemptible(request)
         waiting = source.observation.waiting if source.observation is not None else None
         summary = [
-            f"{request.id} leaves the batch of {source.id}: {request.blocks} blocks are free",
+            f"{request.id} leaves the batch of {source.id}: {request.blocks:,} blocks are free",
             "it keeps its tokens and goes to the head of its tier; its stream waits until it is admitted",
         ]
         if not waiting:
@@ -97,7 +97,7 @@ class Preempting:
                 409,
                 "fills_pool",
                 "It would never be admitted again.",
-                f"{request.id} and its next token take all {info.kv_blocks} blocks of its replica",
+                f"{request.id} and its next token take all {info.kv_blocks:,} blocks of its replica",
                 numbers={"needs_blocks": request.needs_blocks(info.block_size), "kv_blocks": info.kv_blocks},
             )
 
@@ -133,7 +133,7 @@ class Preempting:
         summary = [
             f"{request.id} leaves {source.id} in its next step: {request.blocks:,} blocks are free there",
             f"it goes on at {target.id}, which computes {leaver.tokens:,} tokens again and takes "
-            f"{leaver.blocks} blocks; its stream stands still meanwhile",
+            f"{leaver.blocks:,} blocks; its stream stands still meanwhile",
         ]
         warnings: list[str] = []
         if waits:

@@ -163,7 +163,9 @@ class Scaling:
         else:
             parts = [f"queue wait p95 {seconds_words(wait_s)}"]
         if pressure is not None:
-            parts.append(f"KV {pressure:.0%}".replace("%", " %"))
+            # More than all of it is what those who wait want too, and is not to be taken for what is used.
+            noun = "KV" if pressure <= 1 else "KV wanted"
+            parts.append(f"{noun} {pressure:.0%}".replace("%", " %"))
         if slope_per_s * self.boot_s >= 0.05:
             parts.append(f"growing by {slope_per_s * 60:.1f} replicas a minute")
         fewer = recommended < demand.ready + demand.coming

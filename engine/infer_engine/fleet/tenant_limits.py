@@ -129,7 +129,7 @@ def _consequences(each: TenantStatus, after: TenantLimits, handles: Mapping[str,
         share = int(total * after.kv_share)
         if each.kv_blocks > share:
             lines.append(
-                f"{each.name} holds {each.kv_blocks} blocks, its share is {share}: none of its "
+                f"{each.name} holds {each.kv_blocks:,} blocks, its share is {share:,}: none of its "
                 f"{each.waiting} waiting is admitted on a replica where it is over its share"
             )
     if after.tier is not None:

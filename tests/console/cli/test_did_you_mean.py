@@ -1,4 +1,4 @@
-"""Mistyped verbs and choices."""
+"""Mistyped verbs, options and choices."""
 
 import pytest
 from infer_console.cli import codes
@@ -11,6 +11,7 @@ from infer_console.cli.entry import main
         (["reqests"], "requests"),
         (["Drian", "r0"], "drain"),
         (["requests", "--state", "runing"], "running"),
+        (["drain", "r0", "--resaon", "x"], "--reason?; infer-console drain --help says more"),
     ],
 )
 def test_what_was_meant_is_said(words: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
