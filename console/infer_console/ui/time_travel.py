@@ -316,5 +316,6 @@ def with_who_looks(picture: Picture, newest: Picture) -> Picture:
         read_only=newest.read_only,
         role=newest.role,
         subject=newest.subject,
+        claim=newest.claim,
         embedded=newest.embedded,
     )
