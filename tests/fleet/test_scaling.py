@@ -122,7 +122,9 @@ def test_fewer_are_never_advised_while_something_is_wrong_nor_soon_after(wrong: 
         assert scaling.recommend(calm(now_s)).replicas >= 4
     after = scaling.recommend(calm(650))
     assert after.replicas == 1
-    assert after.because == "queue wait p95 0.10 s; KV wanted 10 %; fewer would have done for 5 min → 1 replica"
+    assert (
+        after.because == "queue wait p95 0.10 s; KV wanted 10 %; fewer would have done for 5 min → 1 replica"
+    )
 
 
 def test_replicas_that_came_meanwhile_are_not_advised_away_at_once() -> None:
