@@ -69,9 +69,20 @@ def test_long_waits_call_for_more_where_memory_does_not() -> None:
     made = played(lambda _: 1.0, 60, wait_at=lambda now_s: 12.0 if now_s >= 10 else 0.1)
     assert made[-1].replicas == 6
     assert made[-1].because.startswith("queue wait p95 12 s over 2 s for 4")
-    assert made[-1].because.endswith("KV 25 %; boot 95 s → 6 replicas")
+    assert made[-1].because.endswith("KV wanted 25 %; boot 95 s → 6 replicas")
     wanted = played(lambda _: 5.0, 60, wait_at=lambda _: 12.0)
     assert "; KV wanted 125 %; " in wanted[-1].because
+
+
+def test_an_advice_that_is_kept_after_the_rush_says_so() -> None:
+    """Else its figures, all small by then, contradict it."""
+    made = played(lambda _: 1.0, 400, wait_at=lambda now_s: 12.0 if 10 <= now_s < 60 else 0.1)
+    kept = made[50]
+    assert kept.replicas == 6
+    assert kept.because == (
+        "queue wait p95 0.10 s; KV wanted 25 %; called for within the last 5 min → 6 replicas"
+    )
+    assert made[-1].because.endswith("fewer would have done for 5 min → 2 replicas")
 
 
 def test_idleness_gives_back_slowly_and_never_below_the_least() -> None:
@@ -113,7 +124,9 @@ def test_fewer_are_never_advised_while_something_is_wrong_nor_soon_after(wrong: 
         assert scaling.recommend(calm(now_s)).replicas >= 4
     after = scaling.recommend(calm(650))
     assert after.replicas == 1
-    assert after.because == "queue wait p95 0.10 s; KV 10 %; fewer would have done for 5 min → 1 replica"
+    assert (
+        after.because == "queue wait p95 0.10 s; KV wanted 10 %; fewer would have done for 5 min → 1 replica"
+    )
 
 
 def test_replicas_that_came_meanwhile_are_not_advised_away_at_once() -> None:

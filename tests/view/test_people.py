@@ -39,6 +39,27 @@ def test_alone_says_nothing_and_a_crowd_is_counted() -> None:
     assert said[0] == "also: u0 ro, u1 ro, u2 ro +5"
 
 
+def test_of_one_account_this_console_is_the_one_that_bears_its_name() -> None:
+    """After a reconnect the server lists it behind the other."""
+    picture = watched(("uid:0 (kim)", "operator"), ("uid:0 (raj)", "operator"))
+    assert [each.who for each in others(dataclasses.replace(picture, claim="raj"))] == ["uid:0 (kim)"]
+    assert [each.who for each in others(dataclasses.replace(picture, claim="kim"))] == ["uid:0 (raj)"]
+    assert [each.who for each in others(dataclasses.replace(picture, claim="ann"))] == ["uid:0 (raj)"]
+
+
+def test_who_else_is_here_is_told_on_a_narrow_screen_rather_than_the_model() -> None:
+    picture = watched(("uid:0", "operator"), ("kim", "operator"), ("raj", "viewer"))
+    assert picture.fleet is not None
+    simulated = replace(
+        picture.fleet,
+        simulated=True,
+        simulation=Simulation(deployment="x", speed=1.0, achieved_speed=0.7, seed=0, elapsed_s=1.0),
+    )
+    shown = plain(banner(dataclasses.replace(picture, fleet=simulated), Look(), 80, pictures.NOW))
+    assert "+kim rw +1" in shown
+    assert simulated.model not in shown
+
+
 def test_who_shows_a_token_is_called_by_its_name_whatever_account_they_came_from() -> None:
     people = ("kim-laptop (dev)", "operator"), ("raj (dev)", "viewer"), ("uid:7 (dev)", "admin")
     said = also(watched(*people))

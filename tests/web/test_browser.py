@@ -90,15 +90,16 @@ async def test_the_console_in_a_browser(tmp_path: Path) -> None:
             assert not consoles(web)
 
             await page.go(url)
-            text = await page.shows("4/4 ready")
-            assert "TTFT" in text
+            await page.shows("4/4 ready")
+            await page.shows("TTFT")  # a narrow link, which a busy machine is, gives rows one after the other
             assert "token=" not in await page.evaluate("document.URL")
             keep(await page.picture(), tmp_path, "web-fleet.png")
             (console,) = await until_consoles(web, 1)
 
             await page.click()
             await page.press("2")
-            assert "4/4 ready" in await page.shows("ROSTER")
+            await page.shows("ROSTER")
+            await page.shows("4/4 ready")
             await page.press("?")
             await page.shows("small letters look, capitals act")
             keep(await page.picture(), tmp_path, "web-help.png")

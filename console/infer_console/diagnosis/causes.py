@@ -20,6 +20,8 @@ SAME: dict[str, frozenset[str]] = {
     "replica_failed": frozenset({"gpu_fault"}),
     "replica_fenced": frozenset({"gpu_fault"}),
 }
+#: Time that is lost before a request is in any queue: not why it waited there.
+BEFORE_THE_QUEUE = frozenset({"gateway_lag", "tokenizer_lag"})
 #: Findings of what gets worse by itself.
 GRAVE = frozenset({"gpu_fault", "replica_stalled", "replica_unreachable"})
 
@@ -38,7 +40,15 @@ def with_causes(alarms: Iterable[Alarm], findings: Iterable[Finding]) -> tuple[A
         if same is not None:
             about = [finding for finding in findings if finding.concerns(alarm.replica)]
             told.update(finding.id for finding in about if finding.rule in same)
-            cause = next((finding for finding in about if same & RULE[finding.rule].explains), None)
+            cause = next(
+                (
+                    finding
+                    for finding in about
+                    if same & RULE[finding.rule].explains
+                    and not (alarm.rule == "slow_ttft" and finding.rule in BEFORE_THE_QUEUE)
+                ),
+                None,
+            )
         if cause is None:
             shown.append(alarm)
             continue

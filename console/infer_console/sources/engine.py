@@ -10,7 +10,7 @@ import msgspec
 from infer_engine.protocol import PROTOCOL_VERSION, Envelope, Heartbeat, TokenDelta
 
 from infer_console.sources.backoff import SHORTEST_S, Backoff
-from infer_console.sources.client import EngineClient, MessageStream
+from infer_console.sources.client import EngineClient, MessageStream, actor
 from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
 from infer_console.sources.interest import Interest
 from infer_console.state.fold import ConsoleState
@@ -116,7 +116,7 @@ class EngineSource:
 
     async def _greet(self) -> None:
         hello = await self._client.hello()
-        self._state.hello(hello)
+        self._state.hello(hello, actor())
         self._can_resume = "resume" in hello.capabilities
         if "history" in hello.capabilities and self._state.wants_history:
             recorder = hello.fleet.recorder

@@ -62,6 +62,7 @@ class ConsoleState:
         self._environment = environment or Environment()
         self._role: Role | None = None
         self._subject: str | None = None
+        self._claim: str | None = None
         self._server_version: str | None = None
         self._capabilities: frozenset[str] = frozenset()
         self._epoch: str | None = None
@@ -80,9 +81,10 @@ class ConsoleState:
 
     # --- what comes in
 
-    def hello(self, hello: Hello) -> None:
+    def hello(self, hello: Hello, claim: str | None = None) -> None:
+        """``claim`` is the name under which this console attaches."""
         self._server_version = hello.server_version
-        self._role, self._subject = hello.role, hello.subject
+        self._role, self._subject, self._claim = hello.role, hello.subject, claim
         self._capabilities = frozenset(hello.capabilities)
         if self._world.fleet is None:
             self._world.fleet = hello.fleet
@@ -265,6 +267,7 @@ class ConsoleState:
             environment=self._environment,
             role=self._role,
             subject=self._subject,
+            claim=self._claim,
             embedded=self._embedded,
             server_version=self._server_version,
             capabilities=self._capabilities,

@@ -162,6 +162,8 @@ class Picture:
     role: Role | None = None
     #: Whom the server takes this console for; None where it does not say.
     subject: str | None = None
+    #: What this console calls its user where it attaches: others of that subject are told apart by it.
+    claim: str | None = None
     embedded: bool = False
     server_version: str | None = None
     capabilities: frozenset[str] = frozenset()

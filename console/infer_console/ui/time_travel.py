@@ -20,6 +20,8 @@ TRACK_S, MARGIN_S = 1_800.0, 60.0
 AT_MARK_S = 0.5
 #: What an export takes where nothing is marked.
 EXPORT_S = 600.0
+#: Of a recording whose end, where such things may stand, was not read yet.
+NOT_READ = "the recording is still being read"
 
 
 class TimeTravel:
@@ -179,7 +181,8 @@ class TimeTravel:
             return
         kept = timeline.kept_version if timeline is not None else 0
         request = self._look.timeline
-        given = (folded, self._at, request, newest.timeline, newest.audit, kept)
+        reading = self._replay and self._fetching.startswith("reading")
+        given = (folded, self._at, request, newest.timeline, newest.audit, kept, reading)
         if len(given) == len(self._dressed_with) and all(
             now is before or (isinstance(now, int | float | str) and now == before)
             for now, before in zip(given, self._dressed_with, strict=True)
@@ -192,13 +195,17 @@ class TimeTravel:
             if found is not None:
                 told = TimelinePicture(request, found)
             elif self._replay:
-                told = TimelinePicture(request, message="its timeline is not in this recording")
+                told = TimelinePicture(
+                    request, message=NOT_READ if reading else "its timeline is not in this recording"
+                )
             elif self._past and told is not None and told.request == request and told.message:
                 self._fetch(self._at)  # who is not known any more was recorded, perhaps
         if told is not None:
             told = timeline_until(told, self._at, clock_pace(folded, told.timeline))
         if self._replay:
             audit = timeline.audit(self._at) if timeline is not None else None
+            if audit is not None and audit.trouble and reading:
+                audit = dataclasses.replace(audit, trouble=NOT_READ)
             self._shown = dataclasses.replace(folded, timeline=told, audit=audit)
             return
         audit = audit_until(newest.audit, self._at) if newest.audit is not None else None
@@ -316,5 +323,6 @@ def with_who_looks(picture: Picture, newest: Picture) -> Picture:
         read_only=newest.read_only,
         role=newest.role,
         subject=newest.subject,
+        claim=newest.claim,
         embedded=newest.embedded,
     )

@@ -88,7 +88,7 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
         spared = next((each for each in right if each[1] == "dim"), right[-1])
         right.remove(spared)
     room = width - line.used - _cells(right) - 2
-    for text, role in (*_read_only_fact(picture), *_others(look), *_facts(picture, width)):
+    for text, role in (*_first(picture, width), *_others(look), *_facts(picture, width)):
         if len(text) + 2 <= room:
             line.put("  ").put(text, role)
             room -= len(text) + 2
@@ -166,9 +166,12 @@ def _read_only(picture: Picture) -> str:
     return f"read-only ({picture.role})" if picture.role in ("viewer", "content") else "read-only"
 
 
-def _read_only_fact(picture: Picture) -> list[tuple[SafeText, Role]]:
-    """Before all other facts: why no key acts is not to be dropped for a model's name."""
-    return [(safe(_read_only(picture)), "warn")] if picture.read_only else []
+def _first(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
+    """Before all other facts: why no key acts and who else may act now are not to be dropped for a model's
+    name."""
+    first: list[tuple[SafeText, Role]] = [(safe(_read_only(picture)), "warn")] if picture.read_only else []
+    company = also(picture, width)
+    return [*first, company] if company is not None else first
 
 
 def _cells(right: list[tuple[SafeText, Role]]) -> int:
@@ -187,9 +190,6 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
         you = me(picture)
         if you is not None and not picture.read_only:
             facts.append((you, "dim"))
-        company = also(picture)
-        if company is not None:
-            facts.append(company)
         held = lease(fleet, width)
         if held is not None:
             facts.insert(0, held)

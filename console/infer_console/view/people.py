@@ -12,6 +12,8 @@ from infer_console.view.row import Role
 #: Named so many; the rest is counted.
 MOST_NAMES = 3
 WIDE = 120
+#: Columns from which several are named.
+NAMES_FROM = 100
 #: How a subject begins that is a process's account, not a name in the file of tokens.
 ACCOUNT = "uid:"
 _CLAIMED = re.compile(r"(.*) \((.*)\)", re.DOTALL)
@@ -23,14 +25,17 @@ def me(picture: Picture) -> SafeText | None:
 
 
 def others(picture: Picture) -> list[Attached]:
-    """Everybody but this console, which the server counts too."""
+    """Everybody but this console, which the server counts too; two of one account by what they call
+    themselves, since after a reconnect ours is not the first any more."""
     attached = list(picture.fleet.attached) if picture.fleet is not None else []
-    mine = next((each for each in attached if _subject(each) == picture.subject), None)
+    ours = [each for each in attached if _subject(each) == picture.subject]
+    named = [each for each in ours if each.who == f"{picture.subject} ({picture.claim})"]
+    mine = next(iter(named or ours), None)
     return [each for each in attached if each is not mine]
 
 
-def also(picture: Picture) -> tuple[SafeText, Role] | None:
-    """``also: kim rw, raj ro``; None where nobody else is there."""
+def also(picture: Picture, width: int = WIDE) -> tuple[SafeText, Role] | None:
+    """``also: kim rw, raj ro``, where it is narrow ``+kim rw``; None where nobody else is there."""
     found = others(picture)
     if not found or picture.subject is None:
         return None
@@ -39,9 +44,10 @@ def also(picture: Picture) -> tuple[SafeText, Role] | None:
     for name in names:
         counted[name] = counted.get(name, 0) + 1
     shown = [f"{name}×{number}" if number > 1 else name for name, number in counted.items()]
-    rest = len(shown) - MOST_NAMES + (picture.fleet.attached_more if picture.fleet is not None else 0)
-    words = ", ".join(shown[:MOST_NAMES]) + (f" +{rest}" if rest > 0 else "")
-    return safe(f"also: {words}", 80), "text"
+    most = MOST_NAMES if width >= NAMES_FROM else 1
+    rest = len(shown) - most + (picture.fleet.attached_more if picture.fleet is not None else 0)
+    words = ", ".join(shown[:most]) + (f" +{rest}" if rest > 0 else "")
+    return safe(f"also: {words}" if width >= NAMES_FROM else f"+{words}", 80), "text"
 
 
 def lease(fleet: Fleet, width: int) -> tuple[SafeText, Role] | None:

@@ -60,7 +60,7 @@ class Demand:
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     replicas: int
-    #: "queue wait p95 12 s over 2 s for 40 s; KV 94 %; boot 95 s → 3 replicas"
+    #: "queue wait p95 12 s over 2 s for 40 s; KV wanted 94 %; boot 95 s → 3 replicas"
     because: str
     #: Share of the ready replicas' admissible blocks that is in use or waited for; None: unknown.
     kv_pressure: float | None
@@ -163,13 +163,17 @@ class Scaling:
         else:
             parts = [f"queue wait p95 {seconds_words(wait_s)}"]
         if pressure is not None:
-            # More than all of it is what those who wait want too, and is not to be taken for what is used.
-            noun = "KV" if pressure <= 1 else "KV wanted"
-            parts.append(f"{noun} {pressure:.0%}".replace("%", " %"))
+            # More than all of it where many wait: not to be taken for what is used.
+            parts.append(f"KV wanted {pressure:.0%}".replace("%", " %"))
         if slope_per_s * self.boot_s >= 0.05:
             parts.append(f"growing by {slope_per_s * 60:.1f} replicas a minute")
-        fewer = recommended < demand.ready + demand.coming
-        parts.append("fewer would have done for 5 min" if fewer else f"boot {self.boot_s:.0f} s")
+        present = demand.ready + demand.coming
+        if recommended < present:
+            parts.append("fewer would have done for 5 min")
+        elif recommended > present and self._called[-1][1] < recommended:
+            parts.append("called for within the last 5 min")
+        else:
+            parts.append(f"boot {self.boot_s:.0f} s")
         noun = "replica" if recommended == 1 else "replicas"
         return "; ".join(parts) + f" → {recommended} {noun}"
 

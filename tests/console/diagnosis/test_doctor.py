@@ -238,6 +238,15 @@ def test_what_does_not_cause_it_is_an_alarm_of_its_own() -> None:
     assert shown[0].text == "queueing on KV: 9 wait; KV 90%"
 
 
+def test_who_waits_in_a_replicas_queue_is_not_told_that_the_gateway_lags() -> None:
+    """What is lost before the queue is not why somebody waited in it; a tenant may be."""
+    slow = alarm("slow_ttft", "r0", "TTFT p99 43.2s, queue wait p99 43.2s: queueing, not compute")
+    shown = with_causes([slow], [finding("gateway_lag"), finding("tokenizer_lag")])
+    assert shown[0].text == slow.text
+    shown = with_causes([slow], [finding("gateway_lag"), finding("tenant_crowding", words="; acme")])
+    assert shown[0].cause == "tenant_crowding"
+
+
 def test_a_finding_that_says_the_same_is_not_told_twice() -> None:
     alarms = [alarm("queueing_on_kv", "r0")]
     assert with_causes(alarms, [finding("queueing_on_kv", "r0")]) == tuple(alarms)

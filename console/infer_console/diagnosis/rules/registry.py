@@ -53,8 +53,6 @@ RULES: tuple[Rule, ...] = (
         _MEMORY | _STEPS | _LATENCY | {"router_imbalance"},
         spreads=True,
     ),
-    Rule("gateway_lag", gateway_lag, _LATENCY),
-    Rule("tokenizer_lag", tokenizer_lag, _LATENCY),
     Rule(
         "headroom_changed",
         headroom_changed,
@@ -76,6 +74,9 @@ RULES: tuple[Rule, ...] = (
     Rule("prefill_interference", prefill_interference, _LATENCY),
     Rule("batch_growth", batch_growth, _LATENCY),
     Rule("kv_exhaustion", kv_exhaustion, _LATENCY),
+    # Behind those that queues are due to: what they add is seldom what latency is made of.
+    Rule("gateway_lag", gateway_lag, _LATENCY),
+    Rule("tokenizer_lag", tokenizer_lag, _LATENCY),
     Rule("latency_moved", latency_moved),
 )
 
