@@ -18,11 +18,14 @@ from infer_console.view.tenants import by_use, tenant_line, tenant_section
 from infer_console.view.traffic import gateway_row, has_test, test_rows, traffic_section
 from infer_console.view.ttft_split import split_row
 from infer_console.view.vital import fleet_vitals, vital_row
+from infer_console.view.waiters import waiters
 from infer_console.view.waiting import hint_section, reasons, seen_traffic, waiting_line, waiting_section
 
 #: The width from which tenants stand beside the reasons, traffic beside the tenants, and all that happened
 #: beside all that is.
 TENANTS_FROM, TRAFFIC_FROM, WIDE = 100, 190, 220
+#: Who waits, beyond one for each reason.
+MORE_WAITERS = 3
 #: Rows from which the split of the slow ones has a place.
 SPLIT_FROM = 14
 
@@ -104,12 +107,14 @@ def _is(picture: Picture, look: Look, size: Size) -> list[Section]:
 def _use(picture: Picture, size: Size) -> list[Section]:
     """Reasons and tenants as tables."""
     width, height = size
-    wanted = 1 + max(4, len(reasons(picture.totals)), 1 + len(by_use(picture)))
+    # Each reason names one; a few more that wait are named below.
+    named = len(reasons(picture.totals)) + min(MORE_WAITERS, len(waiters(picture)))
+    wanted = 1 + max(4, named, 1 + len(by_use(picture)))
     wanted = min(wanted, max(7, height // 5))
     beside_it = width >= TENANTS_FROM
     sections = [
         Section(
-            Want("waiting", 5, wanted if beside_it else 1 + max(3, len(reasons(picture.totals))), 2),
+            Want("waiting", 5, wanted if beside_it else 1 + max(3, named), 2),
             lambda given: _use_rows(picture, width, given),
         )
     ]
