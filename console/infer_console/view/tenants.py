@@ -43,9 +43,10 @@ def limit_words(limits: TenantLimits) -> SafeText:
 
 
 def _limits_of(picture: Picture, use: TenantUse) -> SafeText:
-    """Its own, or those of all that have none of their own; unknown of several together."""
+    """Its own, or those of all that have none of their own; unknown of several together. Test traffic, which
+    has no rate, is under no tenant's limits."""
     demand = picture.demand
-    if demand is None or demand.limits is None or use.tenants > 1:
+    if demand is None or demand.limits is None or use.tenants > 1 or use.requests_per_min is None:
         return UNKNOWN
     limits = demand.limits.get(use.tenant, demand.default_limits)
     return (limit_words(limits) if limits is not None else None) or UNKNOWN
