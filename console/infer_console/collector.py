@@ -156,6 +156,10 @@ class Collector:
         """Whether to list all requests of the fleet."""
         self._call(lambda: self._lookups and self._lookups.want_listing(wanted))
 
+    def watch_demand(self, wanted: bool) -> None:
+        """Whether to ask who waits longest, and what tenants may use."""
+        self._call(lambda: self._lookups and self._lookups.want_demand(wanted))
+
     def watch_timeline(self, request: str | None) -> None:
         """Whose timeline to follow."""
         self._call(lambda: self._lookups and self._lookups.want_timeline(request))

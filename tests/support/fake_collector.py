@@ -21,11 +21,11 @@ class FakeCollector:
         self.streams: tuple[str, ...] = ()
         self.content = False
         self.listing = False
+        self.demand = False
         self.timeline_of: str | None = None
         self.sentence: str | None = None
         self.audit_wanted = False
         self.content = False
-        self.listing = False
         self.timeline_of: str | None = None
         self.commands: list[tuple[Command, str | None]] = []
         self.answer: Callable[[Command, str | None], Answer] = self._accept
@@ -54,6 +54,9 @@ class FakeCollector:
 
     def list_requests(self, wanted: bool) -> None:
         self.listing = wanted
+
+    def watch_demand(self, wanted: bool) -> None:
+        self.demand = wanted
 
     def watch_timeline(self, request: str | None) -> None:
         self.timeline_of = request

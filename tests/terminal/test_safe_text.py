@@ -87,6 +87,9 @@ def test_lines_are_cut_with_a_mark() -> None:
         ("раураl", "<440><430><443><440><430>l"),
         ("a b", "a<20>b"),
         ("r1\x1b[2J", "r1<1B><5B>2J"),
+        ("u1@[2001:db8::7]:8000", "u1@[2001:db8::7]:8000"),
+        ("[::1\x1b]:80", "<5B>::1<1B><5D>:80"),
+        ("[31m[/b][]", "<5B>31m<5B>/b<5D><5B><5D>"),
     ],
 )
 def test_an_id_cannot_pass_for_another(text: str, shown: str) -> None:

@@ -351,6 +351,11 @@ async def test_the_key_that_opened_an_undo_confirms_it_and_nothing_is_typed() ->
         await driven.press("H")
         await driven.wait_for("U undo: headroom r2")
         await driven.press("U")
+        await driven.wait_for("U or H again applies")
+        await driven.show(_with_headroom(pictures.incident(), "r2", 15))
+        await driven.press("escape")  # who only looks at the plan has not taken it back
+        await driven.wait("the dialog gone", lambda: "again applies" not in driven.text)
+        await driven.press("U")
         await driven.wait_for("the server's prediction")
         assert "U or H again applies" in driven.text
         assert "▸[ Close ]" in driven.text
@@ -360,11 +365,25 @@ async def test_the_key_that_opened_an_undo_confirms_it_and_nothing_is_typed() ->
         await driven.press("U")
         command, target = await applied(driven, SetHeadroom, number=2)
         assert (command.blocks, target) == (_headroom_of(pictures.incident(), "r2"), "r2")
+        await driven.wait("no first one left", lambda: len(driven.app.acting.undos) == 1)
+        assert driven.app.acting.undos[0].given["headroom"] != f"{command.blocks}b"
+        await driven.press("enter", "U")
+        await driven.wait_for("Headroom r2")
+        await driven.press("escape")  # it is as this would have made it
+        await driven.wait("nothing left", lambda: not driven.app.acting.undos)
 
 
 def _asked_percent(driven: Driven) -> float | None:
     command, _ = driven.collector.commands[-1]
     return command.percent if isinstance(command, SetHeadroom) else None
+
+
+def _with_headroom(picture: Picture, replica: str, percent: int) -> Picture:
+    shown = picture.replicas[replica]
+    total = shown.status.kv.total or 0
+    kv = replace(shown.status.kv, admit_limit=total * (100 - percent) // 100)
+    moved = dataclasses.replace(shown, status=replace(shown.status, kv=kv))
+    return dataclasses.replace(picture, replicas=picture.replicas | {replica: moved})
 
 
 def _headroom_of(picture: Picture, replica: str) -> int:

@@ -4,6 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from infer_console.terminal.legible import LEAST_CONTRAST, downgraded
+from infer_console.terminal.legible import contrast as contrast_of
+from infer_console.terminal.pen import pen_of
 from infer_console.ui.themes import (
     DEFAULT,
     ThemeError,
@@ -17,7 +20,7 @@ from infer_console.ui.themes import (
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import Look, Size
 from infer_console.view.row import ROLES, TONES, plain
-from rich.color import Color
+from rich.color import Color, ColorSystem
 from rich.style import Style
 from support import pictures
 from support.pilot import drive
@@ -75,6 +78,10 @@ def test_a_broken_theme_is_named(tmp_path: Path) -> None:
     wrong.write_text(good.replace('crit = "bold #ff7971"', 'crit = "loud"'), encoding="utf-8")
     with pytest.raises(ThemeError, match="crit = 'loud' is no style"):
         load_theme(wrong)
+    over = tmp_path / "over.toml"
+    over.write_text(good + '[over]\nroof = "white"\n')
+    with pytest.raises(ThemeError, match=r"\[over\] roof is none of plain, bar, production"):
+        load_theme(over)
     with pytest.raises(ThemeError, match=r"none.toml"):
         load_theme(tmp_path / "none.toml")
 
@@ -83,22 +90,10 @@ def test_a_broken_theme_is_named(tmp_path: Path) -> None:
 GLYPHS = {"used": 3.0, "cached": 3.0, "spark": 3.0, "pending": 3.0, "rule": 1.5, "free": 1.5}
 
 
-def luminance(color: Color) -> float:
-    """Relative luminance as WCAG 2 defines it."""
-
-    def linear(value: int) -> float:
-        share = value / 255
-        return share / 12.92 if share <= 0.03928 else ((share + 0.055) / 1.055) ** 2.4
-
-    red, green, blue = color.get_truecolor()
-    return 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
-
-
 def contrast(style: Style) -> float:
     assert style.color is not None
     assert style.bgcolor is not None
-    dark, light = sorted((luminance(style.color), luminance(style.bgcolor)))
-    return (light + 0.05) / (dark + 0.05)
+    return contrast_of(style.color, style.bgcolor)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +111,34 @@ def test_text_can_be_read_on_every_ground(name: str, least: float) -> None:
     for role, seen in GLYPHS.items():
         for tone in ("plain", "cursor", "dialog"):
             assert contrast(theme.style(role, tone)) >= seen, (role, tone)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["dark", "light", "colorblind", "contrast"])
+def test_it_can_be_read_where_the_terminal_has_256_colours(name: str) -> None:
+    theme, colors = load_themes()[name], ColorSystem.EIGHT_BIT
+    for role in ROLES:
+        for tone in TONES:
+            style = theme.style(role, tone)
+            assert style.color is not None
+            assert style.bgcolor is not None
+            if role not in GLYPHS:
+                shown = downgraded(style.color, style.bgcolor, colors)
+                assert contrast_of(shown, style.bgcolor.downgrade(colors)) >= LEAST_CONTRAST, (role, tone)
+                assert ";".join(shown.get_ansi_codes()) == pen_of(style, colors).foreground
+    grounds = {theme.style("text", tone).bgcolor for tone in ("production", "bar", "plain")}
+    assert len({ground.downgrade(colors).number for ground in grounds if ground is not None}) >= 2
+
+
+@pytest.mark.parametrize("red", [(128, 0, 0), (170, 0, 0), (205, 0, 0)])
+def test_what_stands_on_productions_ground_can_be_read_in_sixteen_colours(red: tuple[int, int, int]) -> None:
+    """Whichever red the terminal takes; its white is white."""
+    theme = load_themes()["ansi"]
+    white = Color.from_rgb(255, 255, 255)
+    for role in ROLES:
+        style = theme.style(role, "production")
+        assert (style.color, style.bgcolor) == (Color.parse("bright_white"), Color.parse("red")), role
+    assert contrast_of(white, Color.from_rgb(*red)) >= LEAST_CONTRAST
+    assert theme.style("ok", "plain").color == Color.parse("green")
 
 
 def test_a_users_theme_takes_the_place_of_ours_and_a_broken_one_is_named(tmp_path: Path) -> None:

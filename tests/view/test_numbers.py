@@ -9,7 +9,7 @@ from infer_console.view.diff import Fact, Side, diff_rows
 from infer_console.view.gauge import bar, kv_gauge, kv_head, progress
 from infer_console.view.planner_rows import token_words
 from infer_console.view.row import plain
-from infer_console.view.spark import fold, samples_per_cell, sparkline
+from infer_console.view.spark import fold, samples_per_cell, sparkline, tall_sparkline
 from infer_console.view.waiting import waiting_section
 from infer_engine.protocol import Kv
 from msgspec.structs import replace
@@ -161,6 +161,7 @@ def test_curve_leaves_gaps_where_nothing_was_known() -> None:
     assert sparkline([0.5], top=1.0) == "▅"
     assert sparkline([0.2, 0.0], least_top=1.0) == "▂▁"
     assert sparkline([5.0, 10.0], least_top=1.0) == "▅█"
+    assert tall_sparkline([None, 0.0, 5.0, 7.5, 10.0], 2) == ["  ▁▅█", " ▁███"]
 
 
 def test_cells_keep_their_boundaries_while_samples_come_and_go() -> None:

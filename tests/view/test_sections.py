@@ -4,7 +4,7 @@ import dataclasses
 
 import msgspec
 import pytest
-from infer_console.state.picture import Picture, ReplicaPicture
+from infer_console.state.picture import Demand, Picture, ReplicaPicture
 from infer_console.view.alarms import alarm_lines, alarm_rows
 from infer_console.view.bindings import keys_of
 from infer_console.view.events import event_row, moment
@@ -18,7 +18,7 @@ from infer_console.view.operations import operation_section
 from infer_console.view.replica_screen import replica_screen
 from infer_console.view.row import plain
 from infer_console.view.traffic import traffic_section
-from infer_engine.protocol import Alarm, Event, Kv
+from infer_engine.protocol import Alarm, Event, Kv, TenantLimits
 from support import pictures
 
 LONG = Alarm(
@@ -298,3 +298,31 @@ def test_one_trouble_of_many_replicas_is_one_alarm_that_names_them() -> None:
     ]
     own = [plain(row) for row in alarm_rows(picture, 160, 4, "r4")]
     assert [row[:20] for row in own] == [" △ 1 r4: TTFT p99 5.", " △ 2 the gateway lag"]
+
+
+def demand(picture: Picture) -> Picture:
+    rows = [row for replica in picture.replicas.values() for row in replica.rows.values()]
+    waiting = [row for row in rows if row.state == "waiting"][:3]
+    limits = {"acme": TenantLimits(long_prefills=1, kv_share=0.25), "eve\x1b[2J": TenantLimits(tier="batch")}
+    told = Demand(tuple(waiting), TenantLimits(requests_per_minute=1_200), limits)
+    return dataclasses.replace(picture, demand=told)
+
+
+@pytest.mark.parametrize(("size", "whole"), [(Size(120, 36), False), (Size(300, 80), True)])
+def test_who_waits_longest_is_named_and_why(size: Size, whole: bool) -> None:
+    text = lines(demand(pictures.incident()), Look(), size)
+    first = next(line for line in text if line.startswith(" kv "))
+    assert "7f3b02 acme 47s r2" in first
+    assert ("short 6,016 of 6,283 blk" in first) == whole
+    # Nobody was named who waits for that: then it is said what it means.
+    assert "free, but above the admit mark" in next(line for line in text if line.startswith(" headroom "))
+
+
+@pytest.mark.parametrize("size", [Size(120, 36), Size(200, 50), Size(80, 36)])
+def test_limits_of_tenants_stand_beside_them_and_in_the_title(size: Size) -> None:
+    text = lines(demand(pictures.incident()), Look(), size)
+    assert "limits: acme, eve␛[2J, all others ──" in next(line for line in text if "TENANTS" in line)
+    assert "KV≤25%, 1 l" in next(line for line in text if "acme" in line and "99,840" in line or "34%" in line)
+    assert "limits: none" in "\n".join(
+        lines(dataclasses.replace(pictures.incident(), demand=Demand(limits={})), Look(), size)
+    )

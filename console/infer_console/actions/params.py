@@ -33,7 +33,8 @@ class ParamError(ValueError):
     """A value was refused. ``str()`` names the parameter, what was given and what is allowed."""
 
     def __init__(self, name: str, given: object, allowed: str) -> None:
-        super().__init__(f"{name}: {given!r} was given, allowed is {allowed}")
+        shown = "nothing" if given == "" else repr(given)
+        super().__init__(f"{name}: {shown} was given, allowed is {allowed}")
         self.name = name
 
 
@@ -68,7 +69,7 @@ class Param:
         if given is None or given is True or given is False:
             if self.optional or self.kind == "text":
                 return "" if self.kind == "text" else None
-            raise ParamError(self.name, given, self.allowed())
+            raise ParamError(self.name, "" if given is None else given, self.allowed())
         return self._parse_text(given.strip())
 
     def allowed(self) -> str:

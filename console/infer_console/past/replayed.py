@@ -84,6 +84,9 @@ class ReplayedRecording:
     def list_requests(self, wanted: bool) -> None:
         """What is listed are the rosters that were recorded."""
 
+    def watch_demand(self, wanted: bool) -> None:
+        """Who waits is in the rosters that were recorded."""
+
     def watch_timeline(self, request: str | None) -> None:
         """The timeline has those that the recording has."""
 

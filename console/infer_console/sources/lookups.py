@@ -6,12 +6,16 @@ import contextlib
 import time
 from collections.abc import Callable
 
+from infer_engine.protocol import Requests
+
 from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import describe
 from infer_console.sources.failures import NotUnderstoodError, RefusedError, UnreachableError
-from infer_console.state.looked_up import MAX_ROWS, LookedUp
+from infer_console.state.looked_up import MAX_ROWS, MAX_WAITING, LookedUp
 
 LISTING_PERIOD_S = 1.0
+#: Who waits longest, and what tenants may use, which changes with what an operator does alone.
+WAITING_PERIOD_S, LIMITS_PERIOD_S = 1.0, 5.0
 TIMELINE_PERIOD_S = 0.5
 #: A sentence is asked for when nothing was typed for so long, and again where nobody answered.
 TYPING_S, AGAIN_S = 0.15, 1.0
@@ -25,6 +29,7 @@ class Lookups:
         self._found = found
         self._changed = changed
         self._listing_wanted = asyncio.Event()
+        self._demand_wanted = asyncio.Event()
         self._request: str | None = None
         self._request_changed = asyncio.Event()
         self._sentence: str | None = None
@@ -36,6 +41,14 @@ class Lookups:
         else:
             self._listing_wanted.clear()
             self._found.listing_left()
+            self._changed()
+
+    def want_demand(self, wanted: bool) -> None:
+        if wanted:
+            self._demand_wanted.set()
+        else:
+            self._demand_wanted.clear()
+            self._found.demand_left()
             self._changed()
 
     def want_timeline(self, request: str | None) -> None:
@@ -56,6 +69,8 @@ class Lookups:
         """Ask until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._list_forever())
+            group.create_task(self._name_waiting_forever())
+            group.create_task(self._list_limits_forever())
             group.create_task(self._follow_forever())
             group.create_task(self._cut_forever())
 
@@ -71,6 +86,29 @@ class Lookups:
                     self._found.listed(listed, time.time())
             self._changed()
             await asyncio.sleep(LISTING_PERIOD_S)
+
+    async def _name_waiting_forever(self) -> None:
+        while True:
+            await self._demand_wanted.wait()
+            try:
+                waiting = await self._client.requests(state="waiting", limit=MAX_WAITING)
+            except (UnreachableError, RefusedError, NotUnderstoodError):
+                self._found.waiting_listed(Requests(requests=[]))  # why, the link says
+            else:
+                if self._demand_wanted.is_set():
+                    self._found.waiting_listed(waiting)
+            self._changed()
+            await asyncio.sleep(WAITING_PERIOD_S)
+
+    async def _list_limits_forever(self) -> None:
+        while True:
+            await self._demand_wanted.wait()
+            with contextlib.suppress(UnreachableError, RefusedError, NotUnderstoodError):
+                tenants = await self._client.tenants()
+                if self._demand_wanted.is_set():
+                    self._found.limits_listed(tenants)
+                    self._changed()
+            await asyncio.sleep(LIMITS_PERIOD_S)
 
     async def _follow_forever(self) -> None:
         while True:

@@ -282,6 +282,7 @@ class ConsoleState:
             streams_message=self._streams_message,
             listing=self.looked_up.listing,
             listing_message=self.looked_up.listing_message,
+            demand=self.looked_up.demand,
             timeline=self.looked_up.timeline,
             sentence=self.looked_up.sentence,
         )

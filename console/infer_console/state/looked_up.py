@@ -1,14 +1,18 @@
 """What is asked for while somebody looks at it: the requests of the whole fleet, one request's timeline,
 a sentence as tokens."""
 
-from infer_engine.protocol import RequestRow, Requests, Timeline, Tokenized
+from dataclasses import replace
 
-from infer_console.state.picture import Listing, SentencePicture, TimelinePicture
+from infer_engine.protocol import RequestRow, Requests, Tenants, Timeline, Tokenized
+
+from infer_console.state.picture import Demand, Listing, SentencePicture, TimelinePicture
 
 #: Requests listed at most.
 MAX_ROWS = 500
 #: Requests that ended, of which it is known how.
 MAX_ENDED = 200
+#: Of those that wait, and tenants whose limits are known.
+MAX_WAITING, MAX_LIMITED = 16, 256
 #: Unix seconds that no server can mean.
 LAST_AT = 1e11
 
@@ -20,6 +24,7 @@ class LookedUp:
     def __init__(self) -> None:
         self.listing: Listing | None = None
         self.listing_message = ""
+        self.demand: Demand | None = None
         self.timeline: TimelinePicture | None = None
         self.sentence: SentencePicture | None = None
         #: The latest first. They stay when nobody looks: how a request ended does not change, and only what
@@ -49,6 +54,19 @@ class LookedUp:
     def listing_left(self) -> None:
         """Nobody looks any more: what is not asked for again would be taken for the present."""
         self.listing, self.listing_message = None, ""
+
+    def waiting_listed(self, found: Requests) -> None:
+        """Those that wait, the oldest first."""
+        rows = tuple(row for row in found.requests if row.state == "waiting")[:MAX_WAITING]
+        self.demand = replace(self.demand or Demand(), waiting=rows)
+
+    def limits_listed(self, found: Tenants) -> None:
+        own = {each.name: each.limits for each in found.tenants if each.own}
+        limits = dict(list(own.items())[:MAX_LIMITED])
+        self.demand = replace(self.demand or Demand(), default_limits=found.default, limits=limits)
+
+    def demand_left(self) -> None:
+        self.demand = None
 
     def timeline_wanted(self, request: str | None) -> None:
         if request is None:

@@ -17,6 +17,7 @@ from infer_engine.protocol import (
     Replica,
     RequestRow,
     Role,
+    TenantLimits,
     Timeline,
     Tokenized,
     Totals,
@@ -121,6 +122,16 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """Of the whole fleet: who waits longest, the longest first, and what tenants may use. ``limits`` are of
+    those that have their own, by name (untrusted text); None before they were told."""
+
+    waiting: tuple[RequestRow, ...] = ()
+    default_limits: TenantLimits | None = None
+    limits: Mapping[str, TenantLimits] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TimelinePicture:
     """What happened to one request. ``timeline`` is None before it came, and where it does not: ``message``
     then says why (server text, not yet safe to print)."""
@@ -189,6 +200,8 @@ class Picture:
     listing: Listing | None = None
     #: Why there is none, or why it is old; server text, not yet safe to print.
     listing_message: str = ""
+    #: None while nobody looks at it, and in the past.
+    demand: Demand | None = None
     #: Of the request whose timeline is looked at.
     timeline: TimelinePicture | None = None
     #: What was typed to be cut into tokens.

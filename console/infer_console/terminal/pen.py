@@ -7,6 +7,8 @@ from typing import NamedTuple
 from rich.color import ColorSystem
 from rich.style import Style
 
+from infer_console.terminal.legible import downgraded
+
 RESET = "\x1b[m"
 #: What turns an attribute off again; bold and dim share theirs.
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
@@ -41,7 +43,8 @@ def pen_of(style: Style | None, colors: ColorSystem) -> Pen:
     )
     foreground = background = ""
     if style.color is not None and not style.color.is_default:
-        foreground = ";".join(style.color.downgrade(colors).get_ansi_codes(foreground=True))
+        color = downgraded(style.color, style.bgcolor, colors)
+        foreground = ";".join(color.get_ansi_codes(foreground=True))
     if style.bgcolor is not None and not style.bgcolor.is_default:
         background = ";".join(style.bgcolor.downgrade(colors).get_ansi_codes(foreground=False))
     return Pen(tuple(number for number, on in given if on), foreground, background)

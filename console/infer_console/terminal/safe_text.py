@@ -50,7 +50,8 @@ _ALWAYS_ESCAPED = frozenset(
         *range(0x1F3FB, 0x1F400),  # skin tones
     ]
 )
-_IDENTIFIER_CHARACTER = re.compile(r"[A-Za-z0-9._:@/-]")
+#: A character of an identifier, or an IPv6 address in its brackets.
+_IDENTIFIER_PIECE = re.compile(r"[A-Za-z0-9._:@/-]|\[[0-9A-Fa-f:.]{2,45}\]", re.ASCII)
 
 
 class SafeText(str):
@@ -170,14 +171,15 @@ def join_text(separator: str, parts: list[SafeText]) -> SafeText:
 
 def safe_identifier(text: str) -> SafeText:
     """An id that a server or this console made, for places where an operator acts on it: ASCII letters,
-    digits, ``. _ : -``, and ``@ /`` as in ``task-7@gpu-a`` and ``gpu-a/e1``; at most 64.
+    digits, ``. _ : -``, ``@ /`` as in ``task-7@gpu-a`` and ``gpu-a/e1``, and ``[::1]``; at most 64.
 
     Whatever else is in it is escaped, look-alikes from other scripts too, so no id can pass for another.
     """
-    shown = [
-        character if _IDENTIFIER_CHARACTER.match(character) else f"<{ord(character):02X}>"
-        for character in text[: MAX_IDENTIFIER + 1]
-    ]
+    text, at, shown = text[: MAX_IDENTIFIER + 1], 0, list[str]()
+    while at < len(text):
+        piece = _IDENTIFIER_PIECE.match(text, at)
+        shown.append(piece.group() if piece is not None else f"<{ord(text[at]):02X}>")
+        at = piece.end() if piece is not None else at + 1
     return fit_text(_trust("".join(shown)), MAX_IDENTIFIER)
 
 

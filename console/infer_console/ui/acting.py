@@ -62,16 +62,25 @@ class Acting:
         self._app.say(f"{name} is off: {read_only_words(self._app.collector.picture)}")
 
     def undo(self) -> None:
-        """The plan of what takes the last action of this console back."""
+        """The plan of what takes the last action of this console back. It can be opened again until it is
+        applied, unless nothing is left to take back."""
         if not self.undos:
             self._app.say("nothing was done from here that can be taken back")
             return
-        undo = self.undos.pop()
+        undo, picture = self.undos[-1], self._app.collector.picture
+        action = registry.action(undo.action)
+        if action.refusal(picture, undo.target) is not None:
+            self.undos.pop()  # said below; the one before it is next
         again = self._app.look.keymap.get("undrain", ("U",))
-        self.open_action(registry.action(undo.action), undo.target, undo.given, undone_by=again[0])
+        self.open_action(action, undo.target, undo.given, undoes=undo, undone_by=again[0])
 
     def remember(self, undo: Undo) -> None:
         self.undos.append(undo)
+
+    def taken_back(self, undo: Undo) -> None:
+        """It was applied, or somebody else did it."""
+        if undo in self.undos:
+            self.undos.remove(undo)
 
     def change_fleet(self, before: int, now: int) -> None:
         """What was done in one fleet is not taken back in another."""
@@ -79,10 +88,16 @@ class Acting:
         self.undos = self._undos_of.get(now, deque(maxlen=MOST_UNDOS))
 
     def open_action(
-        self, action: Action, target: str | None, given: Given, *, undone_by: str | None = None
+        self,
+        action: Action,
+        target: str | None,
+        given: Given,
+        *,
+        undoes: Undo | None = None,
+        undone_by: str | None = None,
     ) -> None:
-        """An action's dialog, or why there is none now. ``undone_by`` is the key that opened it, where it
-        takes back another action."""
+        """An action's dialog, or why there is none now. ``undoes`` is what it would take back, and
+        ``undone_by`` the key that opened it then."""
         below = self._app.screen
         if not isinstance(below, ConsoleScreen):
             return
@@ -94,4 +109,4 @@ class Acting:
         own = self._app.look.keymap.get(action.name)
         if own and action.key:
             action = dataclasses.replace(action, key=own[0])
-        self._app.push_screen(ActionScreen(below, action, target, given, undone_by))
+        self._app.push_screen(ActionScreen(below, action, target, given, undoes, undone_by))

@@ -339,6 +339,7 @@ class ConsoleApp(App[int]):
             self._interest = interest
             self.collector.set_interest(interest.replicas, interest.detail)
             self.collector.list_requests(interest.listing)
+            self.collector.watch_demand(interest.demand)
             self.collector.watch_timeline(interest.timeline)
             self.collector.watch_sentence(interest.sentence)
         listed = tuple(self.shown_picture.replicas)[:MOST_LISTED] if interest.listing else ()

@@ -81,6 +81,7 @@ class Fleets:
         before.set_interest((), ())
         before.watch_streams(())
         before.list_requests(False)
+        before.watch_demand(False)
         before.watch_timeline(None)
         before.watch_sentence(None)
         before.watch_audit(False)
@@ -118,6 +119,9 @@ class Fleets:
 
     def list_requests(self, wanted: bool) -> None:
         self.shown.list_requests(wanted)
+
+    def watch_demand(self, wanted: bool) -> None:
+        self.shown.watch_demand(wanted)
 
     def watch_timeline(self, request: str | None) -> None:
         self.shown.watch_timeline(request)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import cast
 
 import platformdirs
 from rich.errors import StyleSyntaxError
@@ -49,11 +50,24 @@ def load_theme(path: Path) -> Theme:
         raise ThemeError(f"{path.name}: {error}") from error
     roles = {role: _style(path, document, "roles", role) for role in ROLES}
     tones = {tone: _style(path, document, "tones", tone) for tone in TONES}
-    # A role's own background wins: a selected block stands out on any ground.
+    over = {tone: _style(path, document, "over", tone) for tone in _given(path, document, "over")}
+    # A role's own background wins: a selected block stands out on any ground. Of a ground on which few
+    # colours can be read a theme says which one all roles have there.
     styles: dict[tuple[Role, Tone], Style] = {
-        (role, tone): tones[tone] + roles[role] for role in ROLES for tone in TONES
+        (role, tone): tones[tone] + roles[role] + over.get(tone, Style.null())
+        for role in ROLES
+        for tone in TONES
     }
     return Theme(path.stem, styles, path, written_ns)
+
+
+def _given(path: Path, document: dict[str, object], table: str) -> list[Tone]:
+    """The tones of a table that may be left out."""
+    section = document.get(table, {})
+    names = cast("dict[str, object]", section) if isinstance(section, dict) else {"": None}
+    if unknown := [name for name in names if name not in TONES]:
+        raise ThemeError(f"{path.name}: [{table}] {unknown[0]} is none of {', '.join(TONES)}")
+    return [tone for tone in TONES if tone in names]
 
 
 def _style(path: Path, document: dict[str, object], table: str, name: str) -> Style:

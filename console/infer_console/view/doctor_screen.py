@@ -1,6 +1,7 @@
 """The Doctor and audit screen: what is wrong and why, and who did what."""
 
 from infer_console.diagnosis.sight import nothing_found
+from infer_console.state.finding import Finding
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.alarms import alarm_sign
@@ -9,12 +10,16 @@ from infer_console.view.banner import banner
 from infer_console.view.findings import detail_rows, finding_row, shown_findings
 from infer_console.view.format import count
 from infer_console.view.frame import bottom_row, start_rows, whole
+from infer_console.view.history import history_section
 from infer_console.view.layout import Want, allot, fill, rule, window
 from infer_console.view.look import Look, Pane, Size
 from infer_console.view.order import follow
 from infer_console.view.row import Line, Row
 from infer_console.view.vital import fleet_vitals, vital_row
 from infer_console.view.watched import fleet_needs, is_watched
+
+#: Rows of the history: its title, the curves of what users feel and of memory, and the axis.
+LEAST_HISTORY = 6
 
 
 def doctor_screen(
@@ -30,18 +35,39 @@ def doctor_screen(
     findings = shown_findings(picture, look)
     chosen = follow(picture, look, "doctor", "findings").id
     detail = next((detail_rows(each, width) for each in findings if each.id == chosen), [])
+    room = height - len(top) - 1
+    audit = len(_audit(picture, look, width, height, filled=False))
     given = allot(
-        height - len(top) - 1,
+        room,
         [
             Want("findings", 2, 1 + (len(findings) or len(_no_finding(picture, width))), 0),
             Want("detail", min(len(detail), 3), len(detail), 1),
-            Want("audit", 2, height, 2),
+            Want("audit", 2, audit, 2),
         ],
     )
+    # Only what these leave: at 3 a.m. nobody scrolls for a record that a curve took the place of.
+    left = room - sum(given.values())
+    others = _others(findings, chosen, width, left)
+    left -= len(others)
+    if left < LEAST_HISTORY:
+        given["audit"] += left
     body = _findings(picture, look, width, given["findings"])
     body += fill(detail, given["detail"], width)
+    body += others
     body += _audit(picture, look, width, given["audit"])
+    if left >= LEAST_HISTORY:
+        body += history_section(picture, width, left, tall=True)
     return whole(top, body, bottom, width, height)
+
+
+def _others(findings: list[Finding], chosen: str | None, width: int, height: int) -> list[Row]:
+    """The evidence of those that are not chosen, as many as there is room for."""
+    rows: list[Row] = [rule(width, "EVIDENCE OF THE OTHERS")]
+    for each in findings:
+        detail = detail_rows(each, width) if each.id != chosen else []
+        if len(rows) + len(detail) <= height:
+            rows += detail
+    return rows if len(rows) > 1 else []
 
 
 def _findings(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
@@ -83,7 +109,7 @@ def _no_finding(picture: Picture, width: int) -> list[Row]:
     return rows
 
 
-def _audit(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
+def _audit(picture: Picture, look: Look, width: int, height: int, filled: bool = True) -> list[Row]:
     if height <= 0:
         return []
     audit, entries = picture.audit, shown_entries(picture, look)
@@ -106,7 +132,7 @@ def _audit(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
     for index in window(len(entries), height - len(rows), cursor.index):
         entry = entries[index]
         rows.append(audit_row(entry, width, str(entry.number) == cursor.id))
-    return fill(rows, height, width)
+    return fill(rows, height, width) if filled else rows
 
 
 def _focused(look: Look, pane: Pane) -> bool:

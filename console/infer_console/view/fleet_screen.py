@@ -18,11 +18,14 @@ from infer_console.view.tenants import by_use, tenant_line, tenant_section
 from infer_console.view.traffic import gateway_row, has_test, test_rows, traffic_section
 from infer_console.view.ttft_split import split_row
 from infer_console.view.vital import fleet_vitals, vital_row
+from infer_console.view.waiters import waiters
 from infer_console.view.waiting import hint_section, reasons, seen_traffic, waiting_line, waiting_section
 
 #: The width from which tenants stand beside the reasons, traffic beside the tenants, and all that happened
 #: beside all that is.
 TENANTS_FROM, TRAFFIC_FROM, WIDE = 100, 190, 220
+#: Who waits, beyond one for each reason, and from which height.
+MORE_WAITERS, MORE_FROM = 3, 44
 #: Rows from which the split of the slow ones has a place.
 SPLIT_FROM = 14
 
@@ -65,7 +68,7 @@ def _wrong(picture: Picture, size: Size) -> list[Section]:
     """Alarms, or that there are none; and what is advised."""
     width, height = size
     alarms = alarm_lines(picture, width)
-    most = 6 if height >= 44 else 5 if height >= ROOMY else 3 if height >= SPLIT_FROM else 1
+    most = 6 if height >= MORE_FROM else 5 if height >= ROOMY else 3 if height >= SPLIT_FROM else 1
     least = 2 if height >= SPLIT_FROM else 1
     scaling = scaling_line(picture, width)
     return [
@@ -104,12 +107,15 @@ def _is(picture: Picture, look: Look, size: Size) -> list[Section]:
 def _use(picture: Picture, size: Size) -> list[Section]:
     """Reasons and tenants as tables."""
     width, height = size
-    wanted = 1 + max(4, len(reasons(picture.totals)), 1 + len(by_use(picture)))
+    # Each reason names one; where no event gives way to them, a few more that wait are named below.
+    more = MORE_WAITERS if height >= MORE_FROM else 0
+    named = len(reasons(picture.totals)) + min(more, len(waiters(picture)))
+    wanted = 1 + max(4, named, 1 + len(by_use(picture)))
     wanted = min(wanted, max(7, height // 5))
     beside_it = width >= TENANTS_FROM
     sections = [
         Section(
-            Want("waiting", 5, wanted if beside_it else 1 + max(3, len(reasons(picture.totals))), 2),
+            Want("waiting", 5, wanted if beside_it else 1 + max(3, named), 2),
             lambda given: _use_rows(picture, width, given),
         )
     ]

@@ -13,10 +13,12 @@ from infer_console.view.format import clock_in_lists, mean_count, milliseconds, 
 from infer_console.view.layout import rule
 from infer_console.view.marks import Mark, marks
 from infer_console.view.row import Line, Role, Row, Shown
-from infer_console.view.spark import fold, samples_per_cell, sparkline
+from infer_console.view.spark import fold, samples_per_cell, sparkline, tall_sparkline
 
 _LABEL_CELLS = 10
 _FIGURES_CELLS = 20
+#: Rows of one curve; higher ones tell no more.
+MOST_TALL = 3
 
 
 class Curve(NamedTuple):
@@ -82,9 +84,11 @@ def history_section(
     height: int,
     titled: bool = True,
     replica: str | None = None,
+    tall: bool = False,
 ) -> list[Row]:
     """A title, curves, and under them the time axis with what happened; curves alone where there is no room
-    for three of them and it all. Of the fleet, or of one replica."""
+    for three of them and it all. Of the fleet, or of one replica. ``tall``: each as high as all of them find
+    room."""
     if height <= 0:
         return []
     own = picture.replicas.get(replica) if replica is not None else None
@@ -99,17 +103,34 @@ def history_section(
         rows.append(rule(width, safe(f"LAST {_span(covered_s)}, {_span(axis.cell_s)} a cell")))
     with_axis = height - len(rows) >= 4 and bool(history)
     shown = curves[: height - len(rows) - (1 if with_axis else 0)]
-    for curve in shown:
-        rows.append(_curve_row(curve, history.get(curve.key), cells, axis.per_cell, width))
+    each = (height - len(rows) - with_axis) // max(1, len(shown)) if tall else 1
+    apart = each > 2  # full bars of two curves would stand as one
+    for index, curve in enumerate(shown):
+        rows += [Line(width).row()] if apart and index else []
+        bars = min(MOST_TALL, each - 1) if apart else 1
+        rows += _curve_rows(curve, history.get(curve.key), axis, width, bars)
     if with_axis:
         rows.append(axis_row(axis, marks(picture, replica), width))
     return rows
 
 
-def _curve_row(curve: Curve, series: Series | None, cells: int, per_cell: int, width: int) -> Row:
+def _curve_rows(curve: Curve, series: Series | None, axis: Axis, width: int, height: int) -> list[Row]:
+    """Its name and what it is now are in the last of them, the end of its scale in the first."""
+    folded = fold(series or Series(1.0), axis.cells, axis.per_cell)
+    *upper, lowest = tall_sparkline(folded, height, curve.top, curve.least_top)
+    rows = [Line(width).to(_LABEL_CELLS).put(bars, "spark").row() for bars in upper]
+    if upper:
+        ends = curve.top if curve.top is not None else max((each for each in folded if each), default=None)
+        line = Line(width).to(_LABEL_CELLS).put(upper[0], "spark")
+        rows[0] = line.put(" to ", "dim").put(_figure(curve, ends), "dim").row()
+    return [*rows, _curve_row(curve, series, folded, lowest, width)]
+
+
+def _curve_row(
+    curve: Curve, series: Series | None, folded: list[float | None], bars: SafeText, width: int
+) -> Row:
     line = Line(width).put(" ").put(curve.label, "label").to(_LABEL_CELLS)
-    folded = fold(series or Series(1.0), cells, per_cell)
-    line.put(sparkline(folded, curve.top, curve.least_top), "spark").put(" ")
+    line.put(bars, "spark").put(" ")
     known = [value for value in folded if value is not None]
     latest = series.values[-1] if series is not None and series.values else None
     line.put(_figure(curve, latest), "strong" if latest is not None else "dim")

@@ -34,14 +34,30 @@ def fold(series: Series, cells: int, per_cell: int) -> list[float | None]:
 def sparkline(values: list[float | None], top: float | None = None, least_top: float = 0.0) -> SafeText:
     """One bar per value. The scale starts at 0 and ends at ``top``, or at the largest value and not below
     ``least_top``."""
+    return tall_sparkline(values, 1, top, least_top)[0]
+
+
+def tall_sparkline(
+    values: list[float | None], rows: int, top: float | None = None, least_top: float = 0.0
+) -> list[SafeText]:
+    """The same over several rows, the uppermost first."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     most = top if top is not None else max(least_top, *known, 0.0)
-    bars = [
-        GAP
+    steps = rows * len(BARS)
+    levels = [
+        None
         if value is None or not math.isfinite(value)
-        else BARS[min(len(BARS) - 1, int(max(0.0, value) / most * len(BARS)))]
+        else min(steps - 1, int(max(0.0, value) / most * steps))
         if most > 0
-        else BARS[0]
+        else 0
         for value in values
     ]
-    return safe("".join(bars))
+    bases = [row * len(BARS) for row in reversed(range(rows))]
+    return [safe("".join(_bar(level, base) for level in levels)) for base in bases]
+
+
+def _bar(level: int | None, base: int) -> str:
+    """What of a bar is in the row that begins at ``base``."""
+    if level is None or level < base:
+        return GAP
+    return BARS[min(len(BARS) - 1, level - base)]

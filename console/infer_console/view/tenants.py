@@ -1,6 +1,6 @@
 """Who uses the fleet: tenants by the KV they hold."""
 
-from infer_engine.protocol import TenantUse
+from infer_engine.protocol import TenantLimits, TenantUse
 
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
@@ -30,6 +30,40 @@ def crowds(use: TenantUse) -> bool:
     return use.crowds_since is not None
 
 
+def limit_words(limits: TenantLimits) -> SafeText:
+    """``60/m, ≤8,000 tok, KV≤25%``; empty where there is no limit."""
+    words = [
+        f"{count(limits.requests_per_minute)}/m" if limits.requests_per_minute is not None else "",
+        f"≤{count(limits.prompt_tokens)} tok" if limits.prompt_tokens is not None else "",
+        f"KV≤{percent(limits.kv_share)}%" if limits.kv_share is not None else "",
+        f"{count(limits.long_prefills)} long" if limits.long_prefills is not None else "",
+        limits.tier or "",
+    ]
+    return safe(", ".join(word for word in words if word))
+
+
+def _limits_of(picture: Picture, use: TenantUse) -> SafeText:
+    """Its own, or those of all that have none of their own; unknown of several together. Test traffic, which
+    has no rate, is under no tenant's limits."""
+    demand = picture.demand
+    if demand is None or demand.limits is None or use.tenants > 1 or use.requests_per_min is None:
+        return UNKNOWN
+    limits = demand.limits.get(use.tenant, demand.default_limits)
+    return (limit_words(limits) if limits is not None else None) or UNKNOWN
+
+
+def _limits_word(picture: Picture) -> SafeText:
+    """``limits: none``, or who has some."""
+    demand = picture.demand
+    if demand is None or demand.limits is None:
+        return safe("")
+    words = [safe(name, 12) for name in list(demand.limits)[:2]]
+    words += [f"{count(len(demand.limits) - 2)} more"] if len(demand.limits) > 2 else []
+    everyone = demand.default_limits is not None and limit_words(demand.default_limits)
+    words += ["all others" if words else "all"] if everyone else []
+    return safe(f"limits: {', '.join(words) or 'none'}")
+
+
 def _columns(picture: Picture, name_cells: int) -> list[Column[TenantUse]]:
     pool = pool_blocks(picture)
 
@@ -43,16 +77,26 @@ def _columns(picture: Picture, name_cells: int) -> list[Column[TenantUse]]:
     def refused(use: TenantUse) -> Cell:
         return Cell(count(use.refused_per_min), "warn" if use.refused_per_min else "dim")
 
-    return [
+    limits = [_limits_of(picture, use) for use in by_use(picture)]
+    longest = max((len(each) for each in limits), default=0)
+    made = [
         Column("TENANT", name_cells, lambda use: Cell(name_of(use), "strong"), left=True, grows=16),
         Column("RUN", 5, lambda use: Cell(count(use.running))),
         Column("WAIT", 5, waiting),
         Column("KV% ", 5, share),
         Column("PROMPT50", 8, lambda use: Cell(count(use.prompt_tokens_p50)), need=3),
-        Column("REQ/m", 6, lambda use: Cell(count(use.requests_per_min)), need=2),
+        Column("REQ/m", 6, lambda use: Cell(count(use.requests_per_min)), need=4),
         Column("429/m", 5, refused, need=1),
-        Column("SINCE", 5, _since, need=4),
+        Column("SINCE", 5, _since, need=5),
     ]
+    if any(each != UNKNOWN for each in limits):
+
+        def limited(use: TenantUse) -> Cell:
+            text = _limits_of(picture, use)
+            return Cell(text, "dim" if text == UNKNOWN else "text")
+
+        made.append(Column("LIMITS", min(longest, 12), limited, need=2, left=True, grows=max(0, longest - 12)))
+    return made
 
 
 def _since(use: TenantUse) -> Cell:
@@ -65,7 +109,7 @@ def tenant_section(picture: Picture, width: int, height: int) -> list[Row]:
     if height <= 0:
         return []
     uses = by_use(picture)
-    rows = [rule(width, "TENANTS by KV", None, _totals_word(picture) if width >= 60 else "")]
+    rows = [rule(width, "TENANTS by KV", None, _note(picture, width))]
     if not uses:
         return [*rows, *_nobody(picture, width, height - len(rows))][:height]
     fitted = fit_columns(_columns(picture, 8), width - 1)
@@ -88,6 +132,13 @@ def _nobody(picture: Picture, width: int, room: int) -> list[Row]:
         return [Line(width).put(" no tenant has anything here", "dim").row()]
     rows = fleet_needs("tenants are not told", picture, width)
     return rows if len(rows) <= room else [Line(width).put(" – tenants are not told", "dim").row()]
+
+
+def _note(picture: Picture, width: int) -> SafeText:
+    """Who is limited, and who was refused for it; the first alone where there is no room for both."""
+    limits, refused = _limits_word(picture), _totals_word(picture)
+    both = safe("  ".join(word for word in (refused, limits) if word))
+    return both if len(both) + 22 <= width else limits or refused
 
 
 def _totals_word(picture: Picture) -> SafeText:

@@ -33,7 +33,7 @@ def traffic_screen(
             rule(width, "TEST TRAFFIC"),
             *fleet_needs("a server that is only watched takes no test traffic", picture, width),
         ]
-        rows += history_section(picture, width, min(max(0, height - 3 - len(rows)), _MOST_CURVES + 2))
+        rows += history_section(picture, width, max(0, height - 3 - len(rows)), tall=True)
         return whole(top, rows, bottom, width, height)
     traffic = picture.fleet.traffic
     body = sent_section(picture, traffic, width, now)
@@ -48,7 +48,9 @@ def traffic_screen(
     left = height - 3 - len(body)
     if left > _FEWEST_CURVES:
         # Its axis marks when the traffic began.
-        body += history_section(picture, width, min(left, _MOST_CURVES + 2))
+        profiles = len(profile_rows(width, height)) if traffic.profile is not None else 0
+        room = max(min(left, _MOST_CURVES + 2), left - profiles)
+        body += history_section(picture, width, room, tall=True)
     if traffic.profile is not None:
         body += profile_rows(width, height - 3 - len(body))
     return whole(top, body, bottom, width, height)

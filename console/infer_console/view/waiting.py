@@ -12,6 +12,7 @@ from infer_console.view.gauge import bar
 from infer_console.view.layout import rule
 from infer_console.view.row import Line, Row, Shown
 from infer_console.view.traffic import traffic_short
+from infer_console.view.waiters import waiter_row, waiter_words, waiters
 from infer_console.view.watched import is_watched
 
 #: What each waiting reason means, in words.
@@ -141,6 +142,8 @@ def waiting_section(picture: Picture, width: int, height: int) -> list[Row]:
     told = sum(number for _, number in reasons(totals))
     # Two clocks: who waits is of now, why is of each replica's last step.
     note = safe(f"reasons of the last steps: {count(told)}") if told not in (0, waiting) else safe("")
+    if not note and waiters(picture):
+        note = safe("who waits longest")
     return [rule(width, "WAITING", count(waiting), note), *_reason_rows(picture, width, height - 1)]
 
 
@@ -156,20 +159,30 @@ def _reason_rows(picture: Picture, width: int, height: int) -> list[Row]:
         foreign = any(each.status.foreign is not None for each in picture.replicas.values())
         waited = " why is not told" if foreign else " no reason is known yet; the next step names one"
         text = waited if waits else " nobody waits"
-        return [Line(width).put(text, "dim").row()]
+        named = [waiter_row(row, width) for row in waiters(picture)] if waits else []
+        return named[:height] or [Line(width).put(text, "dim").row()]
     most = max(number for _, number in parts)
     bar_cells = 14 if width >= 70 else 8
     rows: list[Row] = []
+    longest, named = waiters(picture), set[str]()
     shown = parts if len(parts) <= height else parts[: max(0, height - 1)]
     for name, number in shown:
         line = Line(width).put(" ").put(safe(name, 13), "text").to(14)
         amount = count(number)
         line.to(19 - len(amount)).put(amount, "warn").put(" ")
         line.put_spans(bar(number, most, bar_cells, "warn")).to(21 + bar_cells)
-        rows.append(line.put(_means(name, picture), "dim").row())
+        first = next((row for row in longest if row.waiting_reason == name), None)
+        if first is None:
+            line.put(_means(name, picture), "dim")
+        else:
+            line.put(waiter_words(first, line.left))
+            named.add(first.id)
+        rows.append(line.row())
     if len(shown) < len(parts):
         rest = sum(number for _, number in parts[len(shown) :])
         rows.append(Line(width).put(safe(f" {len(parts) - len(shown)} more reasons: {rest}"), "dim").row())
+    others = (row for row in longest if row.id not in named)
+    rows += [waiter_row(row, width) for row in others][: max(0, height - len(rows))]
     return rows
 
 

@@ -85,7 +85,7 @@ def test_values(param: Param, text: str | bool | None, value: Value) -> None:
             "deadline: '2h' was given, allowed is a duration like 30s, 5m or 1h, from 0s to 1h, or none",
         ),
         (DEADLINE, "soon", "deadline: 'soon'"),
-        (AMOUNT, None, "headroom: None was given, allowed is a percentage of the pool like 10%"),
+        (AMOUNT, None, "headroom: nothing was given, allowed is a percentage of the pool like 10%"),
         (AMOUNT, "101%", "headroom: '101%' was given, allowed is 0% to 100%"),
         (AMOUNT, "-1%", "headroom: '-1%'"),
         (AMOUNT, "1.5b", "allowed is a whole number of blocks"),

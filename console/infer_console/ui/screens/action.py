@@ -57,9 +57,11 @@ class ActionScreen(OverlayScreen):
         action: Action,
         target: str | None,
         given: Given,
+        undoes: Undo | None = None,
         undone_by: str | None = None,
     ) -> None:
-        """``undone_by`` is the key that opened it to take another action back: it confirms too."""
+        """``undone_by`` is the key that opened it to take another action back, ``undoes``: it confirms
+        too."""
         super().__init__(below)
         scopes = ()
         if action.target == "replica or fleet" and target is not None:
@@ -79,7 +81,8 @@ class ActionScreen(OverlayScreen):
         self._ready: int | None = None
         self._timer: Timer | None = None
         self._asking_again: Timer
-        #: What would take back what was applied.
+        #: What it takes back, and what would take back what was applied.
+        self._undoes = undoes
         self._undo: Undo | None = None
 
     @property
@@ -138,6 +141,12 @@ class ActionScreen(OverlayScreen):
             self.close()
         elif self.dialog.phase in ("edit", "failed"):
             self._edited(event)
+
+    def close(self) -> None:
+        """What is as it was before is not offered to be taken back again."""
+        if self._undoes is not None and self.dialog.phase != "applied" and self.form.unchanged:
+            self.console.acting.taken_back(self._undoes)
+        super().close()
 
     def _edited(self, event: events.Key) -> None:
         form = self.form
@@ -296,6 +305,8 @@ class ActionScreen(OverlayScreen):
             self.dialog.phase = "applied"
             self.dialog.operation = answer.operation.id if answer.operation is not None else None
             self.dialog.outcome = list(answer.effect.summary) or ["done"]
+            if self._undoes is not None:
+                self.console.acting.taken_back(self._undoes)
             if self._undo is not None:
                 self.console.acting.remember(self._undo)
                 self.dialog.undo = undo_words(self._undo)

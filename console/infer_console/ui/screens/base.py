@@ -28,12 +28,13 @@ LEAST_FOR_TIME = 6
 
 
 class Interest(NamedTuple):
-    """Replicas of which details are wanted, and which; whether the list of all requests is, and whose
-    timeline; what to cut into tokens."""
+    """Replicas of which details are wanted, and which; whether the list of all requests is, or who waits
+    longest and what tenants may use; and whose timeline; what to cut into tokens."""
 
     replicas: tuple[str, ...]
     detail: tuple[str, ...]
     listing: bool = False
+    demand: bool = False
     timeline: str | None = None
     sentence: str | None = None
 

@@ -1,16 +1,20 @@
 """All replicas."""
 
 from infer_console.state.picture import Picture
-from infer_console.ui.screens.base import ConsoleScreen, actions_of
+from infer_console.ui.screens.base import ConsoleScreen, Interest, actions_of
 from infer_console.view.fleet_screen import fleet_screen
 from infer_console.view.look import FLEET_SORTS, Size
 from infer_console.view.order import event_id, events
 from infer_console.view.row import Row
+from infer_console.view.watched import is_watched
 
 
 class FleetScreen(ConsoleScreen):
     name_in_look = "fleet"
     actions = actions_of("fleet")
+
+    def interest(self, picture: Picture) -> Interest:
+        return Interest((), (), demand=not is_watched(picture))
 
     def draw(self, picture: Picture, size: Size, now: float) -> list[Row]:
         return fleet_screen(picture, self.console.look, size, now, self.console.notice)
