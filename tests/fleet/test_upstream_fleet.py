@@ -188,12 +188,24 @@ async def test_a_busy_server_is_asked_again_when_it_says_so(tokenizer: Tokenizer
 
 
 async def test_a_request_that_is_refused_ends_and_nothing_else(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    server = fake(tokenizer, failures=[(400, {})])
-    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+    why = "k3y-of-ours may not: \x1b]0;too\nlong\u202e " + "x" * 9000
+    server = fake(tokenizer, failures=[(400, {})], why=why, key="k3y-of-ours")
+    async with (
+        fake_upstreams(server),
+        fleet_of(
+            tokenizer, server, run_dir=tmp_path, environment={"INFER_UPSTREAM_TOKEN": "k3y-of-ours"}
+        ) as (fleet, happened),
+    ):
         await ready(fleet, 1)
         bad = fleet.submit(spec(max_tokens=4))
         await finished(bad)
         assert (bad.finish_reason, bad.error_code) == ("error", "upstream_refused")
+        ours, _, theirs = (bad.error or "").partition(": ")
+        assert ours == "the server behind the gateway would not serve the request"
+        assert theirs.startswith("… may not: ·]0;too long· xxx")
+        assert len(theirs) < 200
+        # It may quote the request, which is nobody's but its client's.
+        assert [event.message for event in events(happened, "finish")] == [ours]
         good = fleet.submit(spec(max_tokens=4))
         await finished(good)
         assert good.finish_reason == "length"

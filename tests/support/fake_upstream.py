@@ -46,6 +46,7 @@ class FakeUpstream:
     free_tokens: int = 0
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     failures: list[tuple[int, dict[str, str]]] = field(default_factory=list[tuple[int, dict[str, str]]])
+    why: str = "told to fail"
     #: Whole bodies of 200 that are answered instead, one each: to requests, and to the token that is asked
     #: when it is taken on.
     scripts: list[bytes] = field(default_factory=list[bytes])
@@ -182,7 +183,7 @@ class FakeUpstream:
         most = parameters.get("max_new_tokens", parameters.get("n_predict", parameters.get("max_tokens")))
         if most > 1 and self.failures:
             status, headers = self.failures.pop(0)
-            await _answer(writer, status, b'{"error":{"message":"told to fail"}}', headers)
+            await _answer(writer, status, json.dumps({"error": {"message": self.why}}).encode(), headers)
             return
         scripted = self.scripts if most > 1 else self.trials
         if scripted:

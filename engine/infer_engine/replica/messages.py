@@ -212,6 +212,8 @@ class FinishedOut(Struct, frozen=True, array_like=True):
     freed_blocks: Count
     generated_tokens: Count
     error: str | None = None
+    #: Of an error: the reason that a server of others gave for it.
+    said: str | None = None
 
 
 class StepReport(Struct, frozen=True, kw_only=True, tag="step"):

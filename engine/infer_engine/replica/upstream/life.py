@@ -248,7 +248,7 @@ class UpstreamReplica(Life):
         http = self._http = client_of(target, settings)
 
         def open_stream(request: Request, tell: Callable[[Stream, Told], None]) -> Stream:
-            stream = Stream(request, self._ask(request), server.dialect, http, tell)
+            stream = Stream(request, self._ask(request), server.dialect, http, tell, target.token)
             self._reading.add(stream.task)
             stream.task.add_done_callback(self._reading.discard)
             return stream
