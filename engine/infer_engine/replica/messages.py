@@ -150,7 +150,8 @@ ToReplica = Submit | Abort | Release | PreemptOne | SetAdmission | SetLimits | S
 class Started(Struct, frozen=True, kw_only=True, tag="started"):
     replica: str
     incarnation: Count
-    pid: Count
+    #: None: it has no process of its own.
+    pid: Count | None
 
 
 class Loading(Struct, frozen=True, kw_only=True, tag="loading"):
