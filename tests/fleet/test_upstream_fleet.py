@@ -176,6 +176,19 @@ async def test_choices_are_requests_of_their_own(tokenizer: Tokenizer, tmp_path:
         assert fleet.replica("r0").kv.used == 0
 
 
+async def test_a_seed_is_passed_on_to_a_server_that_takes_one(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    new, old = fake(tokenizer, "sglang"), fake(tokenizer, "sglang", seeds=False)
+    async with fake_upstreams(new, old), fleet_of(tokenizer, new, old, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 2)
+        asked = replace(spec(max_tokens=4), sampling=Sampling(temperature=0.0, seed=-7))
+        generations = [fleet.submit(asked) for _ in range(4)]
+        await finished(*generations)
+        assert {each.finish_reason for each in generations} == {"length"}
+        parameters = [[body["sampling_params"] for body in each.generated()] for each in (new, old)]
+        asked_for = [[each for each in some if each["max_new_tokens"] == 4] for some in parameters]
+        assert [{each.get("sampling_seed") for each in some} for some in asked_for] == [{2**63 - 7}, {None}]
+
+
 async def test_a_busy_server_is_asked_again_when_it_says_so(tokenizer: Tokenizer, tmp_path: Path) -> None:
     server = fake(tokenizer, failures=[(429, {"retry-after": "0"}), (503, {})])
     async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):

@@ -55,6 +55,8 @@ class FakeUpstream:
     page_headers: dict[str, str] = field(default_factory=dict[str, str])
     metrics_extra: str = ""
     key: str | None = None
+    #: It takes a seed; where it takes none, what has one fails.
+    seeds: bool = True
     #: It keeps to what an answer must match: a schema with one value, or one text.
     follows: bool = True
     #: While it is clear no look is answered.
@@ -184,6 +186,9 @@ class FakeUpstream:
         if most > 1 and self.failures:
             status, headers = self.failures.pop(0)
             await _answer(writer, status, json.dumps({"error": {"message": self.why}}).encode(), headers)
+            return
+        if not self.seeds and parameters.keys() & {"seed", "sampling_seed"}:
+            await _answer(writer, 500, b'{"error":{"message":"unexpected keyword argument"}}')
             return
         scripted = self.scripts if most > 1 else self.trials
         if scripted:

@@ -209,6 +209,8 @@ def test_what_each_server_is_asked() -> None:
     assert sglang["stream"]
     assert sglang["sampling_params"]["max_new_tokens"] == 5
     assert sglang["sampling_params"]["min_new_tokens"] == 2
+    assert 0 <= sglang["sampling_params"]["sampling_seed"] < 1 << 63
+    assert "sampling_seed" not in Sglang(seeds=False).body(ASK)["sampling_params"]
 
 
 def test_parameters_that_some_server_lacks_are_known_by_the_names_that_clients_use() -> None:
