@@ -348,6 +348,29 @@ async def test_a_server_that_began_anew_while_idle_is_another_life(
         assert any("restarted" in (event.message or "") for event in events(happened, "replica"))
 
 
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_server_with_another_model_is_another_life_and_that_is_said(
+    killed: bool, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer, model="small")
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, happened):
+        await ready(fleet, 1)
+        await finished(fleet.submit(spec(max_tokens=4)))
+        first = fleet.replica("r0").incarnation
+        if killed:
+            server.kill()
+            await until(lambda: fleet.replica("r0").state == "starting", "it is gone")
+        server.model = "large"
+        if killed:
+            await server.start()
+        await until(lambda: fleet.replica("r0").incarnation > first, "another life")
+        await ready(fleet, 1)
+        told = [event.message or "" for event in events(happened, "replica")]
+        assert len([each for each in told if "it serves another model now: large" in each]) == 1
+        await finished(fleet.submit(spec(max_tokens=4)))
+        assert [body["model"] for body in server.generated()][-1] == "large"
+
+
 async def test_what_a_server_says_nonsense_about_is_not_believed(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
