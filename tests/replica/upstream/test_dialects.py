@@ -291,6 +291,7 @@ def test_texts_are_told_from_other_expressions(pattern: str, texts: list[str] | 
         ({"type": "string", "maxLength": 3}, set(), set()),
         ({"type": "array", "minItems": 2}, {"minItems without items"}, set()),
         ({"type": "array", "minItems": 2, "items": {}}, set(), set()),
+        ({"type": "array", "maxItems": 10_001, "items": {}}, {"maxItems above 10,000"}, set()),
         ({"anyOf": [{"type": "null"}], "title": "x"}, set(), set()),
         ({"anyOf": [{"type": "null"}], "enum": [1]}, {"anyOf beside other keywords"}, set()),
         ({"allOf": [{}, {}]}, {"allOf"}, {"allOf of several"}),
