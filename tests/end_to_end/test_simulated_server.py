@@ -24,7 +24,8 @@ def test_it_is_one_process_with_all_its_replicas_ready(server: EngineServer) -> 
     status = server.status()
     assert (status.totals.ready, status.totals.replicas) == (16, 16)
     assert server.children() == []
-    assert {replica.pid for replica in status.replicas} == {server.pid}
+    # The server's own would have somebody kill that for one of them.
+    assert {replica.pid for replica in status.replicas} == {None}
     assert {replica.device for replica in status.replicas} == {"4×H100"}
 
 

@@ -88,6 +88,12 @@ def test_streams_of_clients_outlive_a_server_that_is_killed(tokenizer: Tokenizer
                 prompt = tokenizer.completion_prompt(f"in the ring {number}")
                 assert whole
                 assert text == tokenizer.decode(answer_to(prompt, TOKENS))
+            fakes[1].why, fakes[1].failures = "top_k must be at most 3", [(422, {})]
+            with server.gateway() as http:
+                refused = http.post("/v1/completions", json={"model": "tiny", "prompt": "x", "max_tokens": 2})
+            assert refused.status_code == 400
+            assert refused.json()["error"]["code"] == "upstream_refused"
+            assert refused.json()["error"]["message"].endswith(": top_k must be at most 3")
             with server.control() as control:
                 said = control.post("/control/v1/replicas/r1:restart", json={})
                 assert (said.status_code, said.json()["code"]) == (409, "not_ours")

@@ -87,7 +87,7 @@ def test_rates_of_test_traffic_are_unknown_not_none(tmp_path: Path) -> None:
 def test_what_the_requests_of_a_tenant_share_counts_once(tmp_path: Path) -> None:
     """Eight of the same long prompt hold its blocks together; they do not hold eight times as many."""
 
-    async def drill(bench: SimulatedBench) -> tuple[Totals, list[Replica], int]:
+    async def drill(bench: SimulatedBench) -> tuple[Totals, list[Replica], int, int]:
         bench.fleet.submit(spec(16_000, 4_000, tenant="acme"))
         while not any(row.generated_tokens for row in bench.fleet.rows()):  # noqa: ASYNC110  simulated time passes
             await asyncio.sleep(0.5)
@@ -97,10 +97,13 @@ def test_what_the_requests_of_a_tenant_share_counts_once(tmp_path: Path) -> None
             await asyncio.sleep(0.5)
         await asyncio.sleep(1.5)
         status = bench.fleet.status()
-        return status.totals, status.replicas, sum(row.kv_blocks for row in bench.fleet.rows())
+        [acme] = bench.fleet.tenants.now().tenants
+        tables = sum(row.kv_blocks for row in bench.fleet.rows())
+        return status.totals, status.replicas, tables, acme.kv_blocks
 
-    totals, (replica,), tables = run(drill, tmp_path, replicas=1)
+    totals, (replica,), tables, listed = run(drill, tmp_path, replicas=1)
     assert replica.kv.used is not None
     assert tables > 4 * replica.kv.used
     assert abs(totals.tenants[0].kv_blocks - replica.kv.used) <= 16
     assert abs(replica.tenants[0].kv_blocks - replica.kv.used) <= 16
+    assert abs(listed - replica.kv.used) <= 16

@@ -176,6 +176,19 @@ async def test_choices_are_requests_of_their_own(tokenizer: Tokenizer, tmp_path:
         assert fleet.replica("r0").kv.used == 0
 
 
+async def test_a_seed_is_passed_on_to_a_server_that_takes_one(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    new, old = fake(tokenizer, "sglang"), fake(tokenizer, "sglang", seeds=False)
+    async with fake_upstreams(new, old), fleet_of(tokenizer, new, old, run_dir=tmp_path) as (fleet, _):
+        await ready(fleet, 2)
+        asked = replace(spec(max_tokens=4), sampling=Sampling(temperature=0.0, seed=-7))
+        generations = [fleet.submit(asked) for _ in range(4)]
+        await finished(*generations)
+        assert {each.finish_reason for each in generations} == {"length"}
+        parameters = [[body["sampling_params"] for body in each.generated()] for each in (new, old)]
+        asked_for = [[each for each in some if each["max_new_tokens"] == 4] for some in parameters]
+        assert [{each.get("sampling_seed") for each in some} for some in asked_for] == [{2**63 - 7}, {None}]
+
+
 async def test_a_busy_server_is_asked_again_when_it_says_so(tokenizer: Tokenizer, tmp_path: Path) -> None:
     server = fake(tokenizer, failures=[(429, {"retry-after": "0"}), (503, {})])
     async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
@@ -188,12 +201,24 @@ async def test_a_busy_server_is_asked_again_when_it_says_so(tokenizer: Tokenizer
 
 
 async def test_a_request_that_is_refused_ends_and_nothing_else(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    server = fake(tokenizer, failures=[(400, {})])
-    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, _):
+    why = "k3y-of-ours may not: \x1b]0;too\nlong\u202e " + "x" * 9000
+    server = fake(tokenizer, failures=[(400, {})], why=why, key="k3y-of-ours")
+    async with (
+        fake_upstreams(server),
+        fleet_of(
+            tokenizer, server, run_dir=tmp_path, environment={"INFER_UPSTREAM_TOKEN": "k3y-of-ours"}
+        ) as (fleet, happened),
+    ):
         await ready(fleet, 1)
         bad = fleet.submit(spec(max_tokens=4))
         await finished(bad)
         assert (bad.finish_reason, bad.error_code) == ("error", "upstream_refused")
+        ours, _, theirs = (bad.error or "").partition(": ")
+        assert ours == "the server behind the gateway would not serve the request"
+        assert theirs.startswith("… may not: ·]0;too long· xxx")
+        assert len(theirs) < 200
+        # It may quote the request, which is nobody's but its client's.
+        assert [event.message for event in events(happened, "finish")] == [ours]
         good = fleet.submit(spec(max_tokens=4))
         await finished(good)
         assert good.finish_reason == "length"
@@ -321,6 +346,29 @@ async def test_a_server_that_began_anew_while_idle_is_another_life(
         await until(lambda: fleet.replica("r0").incarnation == 2, "another life")
         await ready(fleet, 1)
         assert any("restarted" in (event.message or "") for event in events(happened, "replica"))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_server_with_another_model_is_another_life_and_that_is_said(
+    killed: bool, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    server = fake(tokenizer, model="small")
+    async with fake_upstreams(server), fleet_of(tokenizer, server, run_dir=tmp_path) as (fleet, happened):
+        await ready(fleet, 1)
+        await finished(fleet.submit(spec(max_tokens=4)))
+        first = fleet.replica("r0").incarnation
+        if killed:
+            server.kill()
+            await until(lambda: fleet.replica("r0").state == "starting", "it is gone")
+        server.model = "large"
+        if killed:
+            await server.start()
+        await until(lambda: fleet.replica("r0").incarnation > first, "another life")
+        await ready(fleet, 1)
+        told = [event.message or "" for event in events(happened, "replica")]
+        assert len([each for each in told if "it serves another model now: large" in each]) == 1
+        await finished(fleet.submit(spec(max_tokens=4)))
+        assert [body["model"] for body in server.generated()][-1] == "large"
 
 
 async def test_what_a_server_says_nonsense_about_is_not_believed(

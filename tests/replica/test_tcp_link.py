@@ -235,6 +235,9 @@ def test_a_pair_is_made_once_and_only_its_public_half_is_for_others(tmp_path: Pa
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert read_public_key(public_file(path)) == pair.public
     assert pair.secret.hex() not in public_file(path).read_text()
+    public_file(path).chmod(0o664)
+    with pytest.raises(KeyFileError, match=r"others may write it \(mode 0664\); chmod go-w it"):
+        read_public_key(public_file(path))
     path.chmod(0o644)
     with pytest.raises(KeyFileError, match="chmod 600"):
         kept_pair(path)

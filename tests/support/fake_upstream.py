@@ -46,6 +46,7 @@ class FakeUpstream:
     free_tokens: int = 0
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     failures: list[tuple[int, dict[str, str]]] = field(default_factory=list[tuple[int, dict[str, str]]])
+    why: str = "told to fail"
     #: Whole bodies of 200 that are answered instead, one each: to requests, and to the token that is asked
     #: when it is taken on.
     scripts: list[bytes] = field(default_factory=list[bytes])
@@ -54,6 +55,8 @@ class FakeUpstream:
     page_headers: dict[str, str] = field(default_factory=dict[str, str])
     metrics_extra: str = ""
     key: str | None = None
+    #: It takes a seed; where it takes none, what has one fails.
+    seeds: bool = True
     #: It keeps to what an answer must match: a schema with one value, or one text.
     follows: bool = True
     #: While it is clear no look is answered.
@@ -182,7 +185,10 @@ class FakeUpstream:
         most = parameters.get("max_new_tokens", parameters.get("n_predict", parameters.get("max_tokens")))
         if most > 1 and self.failures:
             status, headers = self.failures.pop(0)
-            await _answer(writer, status, b'{"error":{"message":"told to fail"}}', headers)
+            await _answer(writer, status, json.dumps({"error": {"message": self.why}}).encode(), headers)
+            return
+        if not self.seeds and parameters.keys() & {"seed", "sampling_seed"}:
+            await _answer(writer, 500, b'{"error":{"message":"unexpected keyword argument"}}')
             return
         scripted = self.scripts if most > 1 else self.trials
         if scripted:

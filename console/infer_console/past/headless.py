@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from infer_engine.protocol import Envelope
+import msgspec
+from infer_engine.protocol import Envelope, EventDelta
+from msgspec.structs import replace
 
 from infer_console.past.files import new_file
 from infer_console.past.gather import gather
@@ -30,6 +32,7 @@ LAST_GATHER_S = 2.0
 #: A disk that did not take a file is tried again after this long.
 AFTER_FAULT_S = 5.0
 ENDING = ".icr"
+_encoder = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class HeadlessRecorder:
         self._writer: RecordingWriter | None = None
         self._path: Path | None = None
         self._began_at = 0.0
-        self._last_at: float | None = None
+        self._last: Envelope | None = None
         self._link = ""
         self._was_live = False
         self._tried_s = -AFTER_FAULT_S
@@ -113,18 +116,29 @@ class HeadlessRecorder:
                 self._say(f"recording into {self._directory}" if not self._was_live else "connected")
                 self._was_live = True
             self._link = link
+            self._note_link()
         replicas = tuple(sorted(self._state.series.keys() - {""}))[:MAX_REPLICAS]
         if self._state.is_whole and replicas:
             self._source.set_interest(Interest(replicas, DETAILS, RECORDED_HZ))
 
+    def _note_link(self) -> None:
+        """Where nothing is known, the recording says so: at the last that was heard before, and at the first
+        after it. Not why, which would name places that no server ever does."""
+        last = self._last
+        if last is None:
+            return
+        for event in self._state.notice(last.at):
+            told = replace(last, prev=last.seq, delta=EventDelta(event=replace(event, message=None)))
+            self._put_beside([_encoder.encode(told)])
+
     def _message(self, envelope: Envelope, line: bytes, now_s: float) -> None:
-        if envelope.prev == 0 and self._last_at is not None and self._link == "lost":
-            missing_s = envelope.at - self._last_at
+        if envelope.prev == 0 and self._last is not None and self._link == "lost":
+            missing_s = envelope.at - self._last.at
             if missing_s > 0:
                 self.gaps += 1
                 self.lost_s += missing_s
-                self._say(f"lost {missing_s:.1f} s, from {stamp(self._last_at)} to {stamp(envelope.at)}")
-        self._last_at = envelope.at
+                self._say(f"lost {missing_s:.1f} s, from {stamp(self._last.at)} to {stamp(envelope.at)}")
+        self._last = envelope
         if self._gathered_at is None:
             self._gathered_at = envelope.at
         try:
@@ -180,9 +194,9 @@ class HeadlessRecorder:
     async def _gather(self) -> None:
         """Timelines and audit since the last time, into the file that is written now. A server that cannot be
         reached is asked for all of it the next time."""
-        to_at = self._last_at
-        if self._writer is None or to_at is None or self._link != "live":
+        if self._writer is None or self._last is None or self._link != "live":
             return
+        to_at = self._last.at
         try:
             lines = [line async for line in gather(self._client, self._gathered_at, to_at)]
         except (UnreachableError, NotUnderstoodError, RefusedError, RecordingError):

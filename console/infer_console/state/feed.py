@@ -22,17 +22,24 @@ class EventFeed:
         self._picture: tuple[Event, ...] | None = ()
 
     def add(self, epoch: str, event: Event) -> None:
+        if event.seq == 0:  # what the console that recorded this saw itself
+            if event not in self._events:
+                self._append(event)
+            return
         if epoch != self._epoch:  # another server process: its sequence numbers start anew
             self._epoch, self._last_seq = epoch, -1
         if event.seq <= self._last_seq:
             return
         self._last_seq = event.seq
-        self._events.append(event)
-        self._picture = None
+        self._append(event)
 
-    def noticed(self, at: float, reason: str, message: str) -> None:
+    def noticed(self, at: float, reason: str, message: str) -> Event:
         """What this console saw itself; no server numbers it."""
         event = Event(seq=0, at=at, kind="replica", reason=reason, message=message or None)
+        self._append(event)
+        return event
+
+    def _append(self, event: Event) -> None:
         self._events.append(event)
         self._picture = None
 

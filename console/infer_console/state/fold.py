@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from infer_engine.protocol import (
     Envelope,
+    Event,
     EventDelta,
     Fleet,
     FleetDelta,
@@ -252,10 +253,13 @@ class ConsoleState:
         """The histories by replica, the fleet's under the empty name."""
         return {"": self._history} | {name: self._replica_history[name] for name in self._world.replicas}
 
+    def notice(self, now_at: float) -> list[Event]:
+        """That the link went away or came back since this was last asked: in the feed from now on."""
+        return [self._events.noticed(now_at, reason, why) for reason, why in self.link.take_news()]
+
     def picture(self, now_at: float, now_s: float) -> Picture:
         """All that is known now. Alarms are the diagnosis' to add."""
-        for reason, message in self.link.take_news():
-            self._events.noticed(now_at, reason, message)
+        self.notice(now_at)
         replicas: dict[str, ReplicaPicture] = {}
         for name, fold in sorted(self._world.replicas.items(), key=_by_name):
             if (shown := fold.picture()) is not None:

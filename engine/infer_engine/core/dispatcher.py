@@ -105,11 +105,15 @@ class Dispatcher(Scheduler):
             return self._finish(request, "stop")
         return self._finish(request, "length") if len(request.output) >= request.max_tokens else None
 
-    def ended(self, request: Request, reason: FinishReason, error: str | None = None) -> Finish | None:
-        """The server says that there is no more; None where that is known."""
+    def ended(
+        self, request: Request, reason: FinishReason, error: str | None = None, said: str | None = None
+    ) -> Finish | None:
+        """The server says that there is no more, and of an error why; None where that is known."""
         if self.running.get(request.id) is not request:
             return None
-        return self._finish(request, reason, error)
+        finish = self._finish(request, reason, error)
+        finish.said = said
+        return finish
 
     def is_overdue(self, now_s: float) -> bool:
         """Nobody steps while the server says nothing: a round may be due for somebody's deadline alone."""

@@ -47,6 +47,8 @@ class Finish:
     freed_blocks: int
     generated_tokens: int
     error: str | None = None
+    #: Of an error: the reason that a server of others gave for it.
+    said: str | None = None
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ MESSAGES = {
     "constraint_failed": "the answer cannot go on within its constraint: too complex, or no token can follow",
     CUT: "the answer was broken off, and no server that is left can go on within what it must match",
     "upstream_refused": "the server behind the gateway would not serve the request",
+    "upstream_not_understood": "the server behind the gateway answered what no such server answers",
     "upstream_failed": "the servers behind the gateway failed several times while they served the request",
     OVERDUE: "the request's deadline passed before it was complete",
 }

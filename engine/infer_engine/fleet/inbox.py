@@ -294,7 +294,10 @@ class Inbox:
         if request is None:
             return finished.reason
         reason, code, error = ending(request, finished.reason, finished.error and _line(finished.error))
-        self.ledger.finish(request, reason, code=code, error=error, freed_blocks=finished.freed_blocks)
+        said = finished.said and _line(finished.said)
+        self.ledger.finish(
+            request, reason, code=code, error=error, freed_blocks=finished.freed_blocks, said=said
+        )
         return reason
 
     # --- the rest ------------------------------------------------------------------------------------------

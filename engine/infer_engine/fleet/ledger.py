@@ -112,9 +112,10 @@ class Ledger:
         code: str | None = None,
         error: str | None = None,
         freed_blocks: int | None = None,
+        said: str | None = None,
     ) -> None:
         """End it, once: its readers wake, the feed says so, a row of it stays. ``error`` is server-made
-        text."""
+        text; ``said`` may quote the request, so its client alone is told."""
         generation = request.generation
         if generation.finished:
             return
@@ -126,7 +127,7 @@ class Ledger:
         generation.replica = replica
         del self.live[request.id]
         generation.finish_reason = reason
-        generation.error_code, generation.error = code, error
+        generation.error_code, generation.error = code, f"{error}: {said}" if error and said else error
         self._tombstones[request.id] = row
         while len(self._tombstones) > MOST_TOMBSTONES:
             self._tombstones.popitem(last=False)

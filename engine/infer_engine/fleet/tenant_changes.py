@@ -7,6 +7,7 @@ from infer_engine.fleet import tenant_limits
 from infer_engine.fleet.ledger import Ledger
 from infer_engine.fleet.outlook_desk import OutlookDesk
 from infer_engine.fleet.specs import Specs
+from infer_engine.fleet.tenant_use import own_parts
 from infer_engine.fleet.tenants import TenantDesk
 from infer_engine.protocol import ChangeTenant, Effect, TenantLimits, Tenants
 from infer_engine.replica.handle import ReplicaHandle
@@ -23,7 +24,10 @@ class TenantChanges:
     outlook: OutlookDesk
 
     def now(self) -> Tenants:
-        return self.specs.of_tenants(self.desk.status(self.ledger.live.values(), self.ledger.clock()))
+        """What they hold is reckoned as for the fleet's picture, so that both say the same."""
+        requests = self.ledger.live.values()
+        parts = own_parts(requests, {handle.id: handle.kv_used for handle in self.handles.values()})
+        return self.specs.of_tenants(self.desk.status(requests, parts, self.ledger.clock()))
 
     def predict(self, tenant: str, command: ChangeTenant) -> Effect:
         """What it does to those who are here, and what the next minute brings if the last one comes again."""

@@ -3,7 +3,7 @@ once, and as which tier. Shares of the pool and long prefills are the replicas' 
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,18 +92,19 @@ class TenantDesk:
         else:
             self.named[tenant] = limits
 
-    def status(self, requests: Iterable[Tracked], now_s: float) -> Tenants:
-        usage: dict[str, list[int]] = {
-            name: [0, 0, 0] for name in (*self.named, *self._refused, *self.rate.tenants)
-        }
+    def status(self, requests: Iterable[Tracked], parts: Mapping[str | None, float], now_s: float) -> Tenants:
+        """``parts`` of a request's blocks are its own, by replica: 1 where it is not named."""
+        known = (*self.named, *self._refused, *self.rate.tenants)
+        usage: dict[str, tuple[int, int, float]] = dict.fromkeys(known, (0, 0, 0.0))
         for request in requests:
-            used = usage.setdefault(request.generation.spec.tenant, [0, 0, 0])
-            used[request.state != "running"] += 1
-            used[2] += request.blocks
+            tenant, runs = request.generation.spec.tenant, request.state == "running"
+            running, waiting, blocks = usage.get(tenant, (0, 0, 0.0))
+            own = request.blocks * parts.get(request.generation.replica, 1.0)
+            usage[tenant] = (running + runs, waiting + (not runs), blocks + own)
         return Tenants(
             default=self.default,
             tenants=[
-                self._status(name, running, waiting, blocks, now_s)
+                self._status(name, running, waiting, round(blocks), now_s)
                 for name, (running, waiting, blocks) in sorted(usage.items())
             ],
         )

@@ -30,7 +30,9 @@ _STATUS_BY_CODE = {
     "replica_lost": 503,
     "constraint_cut": 503,
     "shutting_down": 503,
-    "upstream_refused": 502,
+    # By a 4xx that is about the request, which would be refused again.
+    "upstream_refused": 400,
+    "upstream_not_understood": 502,
     "upstream_failed": 502,
     # Who set the deadline gave up on the answer: asking again by itself would be of no use.
     "deadline_exceeded": 504,

@@ -32,6 +32,7 @@ class TenantStatus(Struct, frozen=True, kw_only=True):
     own: bool
     running: int
     waiting: int
+    #: What several of a replica's requests share counts once, parted among all that are there.
     kv_blocks: int
     requests_last_minute: int
     #: Refused by its limits since the server's start.

@@ -60,7 +60,9 @@ class Account:
                 for each in plan.preempted
             ],
             finished=[
-                FinishedOut(each.id, each.reason, each.freed_blocks, each.generated_tokens, each.error)
+                FinishedOut(
+                    each.id, each.reason, each.freed_blocks, each.generated_tokens, each.error, each.said
+                )
                 for each in finished
             ],
             prefills=_prefills(plan) if plan.prefill_tokens else [],

@@ -1,7 +1,9 @@
 """Key pairs of CurveZMQ, and the files they live in: the secret one for its owner alone, the public one to be
 given away."""
 
+import os
 import re
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,12 +77,22 @@ def _read_pair(path: Path) -> KeyPair:
 
 
 def read_public_key(path: Path) -> bytes:
-    """The key in a file that was given away. KeyFileError where there is none."""
+    """The key in a file that was given away, which everybody may read. KeyFileError where there is none, or
+    where somebody else may write it: who does decides which server is trusted."""
     try:
         with path.open("rb") as file:
+            _check_writers(os.fstat(file.fileno()), path)
             text = file.read(MAX_KEY_FILE_BYTES).decode(errors="replace").strip()
         return key_of(text)
     except OSError as error:
         raise KeyFileError(f"{path}: {error.strerror or error}") from None
     except ValueError as error:
         raise KeyFileError(f"{path}: {error}; this file has something else") from None
+
+
+def _check_writers(info: os.stat_result, path: Path) -> None:
+    if info.st_uid not in (0, os.geteuid()):
+        raise KeyFileError(f"{path}: belongs to another user (uid {info.st_uid})")
+    if info.st_mode & 0o022:
+        mode = stat.S_IMODE(info.st_mode)
+        raise KeyFileError(f"{path}: others may write it (mode {mode:04o}); chmod go-w it")

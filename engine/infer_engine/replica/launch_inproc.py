@@ -7,7 +7,6 @@ is the one of a real replica, and a replica that is killed takes its unfinished 
 
 import asyncio
 import logging
-import os
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -74,8 +73,8 @@ class InprocReplica(Life):
     def __init__(self, replicas: InprocReplicas, config: ReplicaConfig) -> None:
         self.config = config
         self.identity = identity(config.replica, config.incarnation)
-        #: It lives in this process.
-        self.pid = os.getpid()
+        #: It has no process of its own: whoever killed this one's would kill the whole server.
+        self.pid = None
         self._replicas = replicas
         self._clock = replicas.clock
         #: This replica's own time: ahead of the clock by the step it has computed.
@@ -108,7 +107,7 @@ class InprocReplica(Life):
     def _load(self, make_runner: MakeRunner) -> None:
         self._now_s = max(self._now_s, self._clock.now())
         incarnation = self.config.incarnation
-        self.send(Started(replica=self.config.replica, incarnation=incarnation, pid=self.pid))
+        self.send(Started(replica=self.config.replica, incarnation=incarnation, pid=None))
         runner = make_runner(self.config, self._advance)
         try:
             scheduler = make_scheduler(self.config.settings, runner.info)

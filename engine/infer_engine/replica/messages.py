@@ -150,7 +150,8 @@ ToReplica = Submit | Abort | Release | PreemptOne | SetAdmission | SetLimits | S
 class Started(Struct, frozen=True, kw_only=True, tag="started"):
     replica: str
     incarnation: Count
-    pid: Count
+    #: None: it has no process of its own.
+    pid: Count | None
 
 
 class Loading(Struct, frozen=True, kw_only=True, tag="loading"):
@@ -212,6 +213,8 @@ class FinishedOut(Struct, frozen=True, array_like=True):
     freed_blocks: Count
     generated_tokens: Count
     error: str | None = None
+    #: Of an error: the reason that a server of others gave for it.
+    said: str | None = None
 
 
 class StepReport(Struct, frozen=True, kw_only=True, tag="step"):

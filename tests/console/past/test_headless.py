@@ -108,4 +108,9 @@ async def test_it_goes_on_after_the_servers_restart_and_tells_what_is_missing(tm
     assert said[-1] == f"{recorder.messages:,} messages recorded, {recorder.lost_s:.1f} s lost in 1 gaps"
     envelopes = [envelope for path in files(tmp_path) for envelope in recorded(path)]
     assert len({envelope.epoch for envelope in envelopes}) == 2
-    assert fold_all(ConsoleState(""), envelopes) == len(envelopes)
+    state = ConsoleState("")
+    assert fold_all(state, envelopes) == len(envelopes)
+    gap = [event for event in state.picture(0.0, 0.0).events if (event.reason or "").startswith("link")]
+    # The server's last end may have been seen or not.
+    assert [event.reason for event in gap[:2]] == ["link lost", "link back"]
+    assert gap[1].at - gap[0].at >= recorder.lost_s

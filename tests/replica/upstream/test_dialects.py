@@ -209,6 +209,8 @@ def test_what_each_server_is_asked() -> None:
     assert sglang["stream"]
     assert sglang["sampling_params"]["max_new_tokens"] == 5
     assert sglang["sampling_params"]["min_new_tokens"] == 2
+    assert 0 <= sglang["sampling_params"]["sampling_seed"] < 1 << 63
+    assert "sampling_seed" not in Sglang(seeds=False).body(ASK)["sampling_params"]
 
 
 def test_parameters_that_some_server_lacks_are_known_by_the_names_that_clients_use() -> None:
@@ -289,6 +291,7 @@ def test_texts_are_told_from_other_expressions(pattern: str, texts: list[str] | 
         ({"type": "string", "maxLength": 3}, set(), set()),
         ({"type": "array", "minItems": 2}, {"minItems without items"}, set()),
         ({"type": "array", "minItems": 2, "items": {}}, set(), set()),
+        ({"type": "array", "maxItems": 10_001, "items": {}}, {"maxItems above 10,000"}, set()),
         ({"anyOf": [{"type": "null"}], "title": "x"}, set(), set()),
         ({"anyOf": [{"type": "null"}], "enum": [1]}, {"anyOf beside other keywords"}, set()),
         ({"allOf": [{}, {}]}, {"allOf"}, {"allOf of several"}),

@@ -71,3 +71,12 @@ def test_an_error_under_a_status_that_says_none_is_heard() -> None:
     assert told_of(200, Body(b'{"error": {"message": "no adapter"}}'), "application/json; charset=utf-8") == [
         Broke("broken", "answers 200: no adapter")
     ]
+
+
+def test_what_makes_no_sense_is_told_apart_from_a_refusal() -> None:
+    assert told_of(400, Body(b'{"message": "too long"}'), "application/json") == [
+        Broke("refused", "too long")
+    ]
+    [strange] = told_of(200, Body(b"data: {{\n\n"), "text/event-stream")
+    assert isinstance(strange, Broke)
+    assert strange.how == "strange"

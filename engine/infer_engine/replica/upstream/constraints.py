@@ -28,6 +28,9 @@ _REMARKS = frozenset(
 )
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _LENGTHS = ("minLength", "maxLength")
+_COUNTS = ("minItems", "maxItems")
+#: A count above this may be more than a grammar can hold.
+MOST_COUNTED = 10_000
 _UNIONS = ("anyOf", "oneOf", "$ref")
 
 
@@ -109,7 +112,8 @@ def _together(schema: dict[str, Any]) -> Iterator[str]:
             if "string" not in types:
                 yield f"{each} without the type string"
     if "items" not in schema or "prefixItems" in schema:
-        yield from (f"{each} without items" for each in ("minItems", "maxItems") if each in schema)
+        yield from (f"{each} without items" for each in _COUNTS if each in schema)
+    yield from (f"{each} above {MOST_COUNTED:,}" for each in _COUNTS if _count(schema, each) > MOST_COUNTED)
     if "items" in schema and "prefixItems" in schema:
         yield "prefixItems beside items"
     several: Any = schema.get("allOf")
@@ -120,6 +124,11 @@ def _together(schema: dict[str, Any]) -> Iterator[str]:
     properties: Any = schema.get("properties") or {}
     if isinstance(required, list) and not set(map(str, cast("list[Any]", required))) <= set(properties):
         yield "required of what properties does not name"
+
+
+def _count(schema: dict[str, Any], name: str) -> float:
+    told: Any = schema.get(name)
+    return told if isinstance(told, int | float) else 0
 
 
 def _beside_unions(schema: dict[str, Any]) -> Iterator[str]:

@@ -27,12 +27,16 @@ class UpstreamReplicas(InProcess[UpstreamReplica]):
         self._tokenizer = tokenizer
         self._stall_s = stall_s
         self._look_s = look_s
+        #: What each served last, by replica.
+        self._served: dict[str, str] = {}
 
     async def launch(self, config: ReplicaConfig, _log_path: Path, _threads: int) -> UpstreamReplica:
         """OSError where there is no upstream of that name."""
         target = self._targets.get(config.replica)
         if target is None:
             raise OSError(f"no upstream is named for {config.replica}")
-        replica = UpstreamReplica(self, config, target, self._tokenizer, self._stall_s, self._look_s)
+        replica = UpstreamReplica(
+            self, config, target, self._tokenizer, self._stall_s, self._served, self._look_s
+        )
         self.by_identity[replica.identity] = replica
         return replica

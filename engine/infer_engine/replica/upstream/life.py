@@ -70,6 +70,7 @@ class UpstreamReplica(Life):
         target: Target,
         tokenizer: Tokenizer,
         stall_s: float,
+        served: dict[str, str],
         look_s: float = LOOK_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,6 +82,8 @@ class UpstreamReplica(Life):
         self._target = target
         self._tokenizer = tokenizer
         self._stall_s = stall_s
+        #: What the servers served last, by replica: it outlives a life.
+        self._served = served
         self._look_s = look_s
         self._clock = clock
         self._inbox: deque[ToReplica] = deque()
@@ -234,8 +237,14 @@ class UpstreamReplica(Life):
             pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
 
     def _begin(self, server: Server) -> None:
-        """It takes requests from now on."""
-        settings, target = self.config.settings, self._target
+        """It takes requests from now on, unless that is another model than in the life before: nobody should
+        take the one for the other, so that is said first, as the end of a life of its own."""
+        settings, target, model = self.config.settings, self._target, server.reading.model
+        before = self._served.get(self.config.replica, model)
+        self._served[self.config.replica] = model
+        if before != model:
+            self._die(f"it serves another model now: {model[:80]}, and served {before[:80]}")
+            return
         books = Books(server.reading)
         info = info_of(server, target, settings, books, self._tokenizer.vocab_size)
         try:
@@ -248,7 +257,7 @@ class UpstreamReplica(Life):
         http = self._http = client_of(target, settings)
 
         def open_stream(request: Request, tell: Callable[[Stream, Told], None]) -> Stream:
-            stream = Stream(request, self._ask(request), server.dialect, http, tell)
+            stream = Stream(request, self._ask(request), server.dialect, http, tell, target.token)
             self._reading.add(stream.task)
             stream.task.add_done_callback(self._reading.discard)
             return stream
@@ -333,6 +342,7 @@ class UpstreamReplica(Life):
         self._looked_s = now_s
         look = books.take(reading)
         if look.trouble is not None:
+            self._served[self.config.replica] = reading.model
             self._die(look.trouble)
             return False
         if look.restarted and not loop.streams:

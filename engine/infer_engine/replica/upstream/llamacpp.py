@@ -12,6 +12,7 @@ from infer_engine.foreign.not_understood import NotUnderstoodError
 from infer_engine.protocol import FinishReason
 from infer_engine.replica.upstream.constraints import (
     CONTINUED,
+    MOST_COUNTED,
     REGEX,
     alternatives,
     grammar_of,
@@ -33,6 +34,8 @@ LEFT_OUT = with_keywords(
     *(f"format {each}" for each in ("duration", "email", "hostname", "ipv4", "ipv6", "uri", "unknown")),
     *(f"{each} of a number" for each in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")),
     *(f"{each} without items" for each in ("minItems", "maxItems")),
+    # Its grammar is full near 65,000: then it follows none, and says so in its log alone.
+    *(f"{each} above {MOST_COUNTED:,}" for each in ("minItems", "maxItems")),
     *(f"{each} beside other keywords" for each in ("anyOf", "oneOf", "$ref")),
     *(
         f"{length} {how}"

@@ -123,7 +123,7 @@ class Probe:
         dialect = await self._dialect(adapter, reading.context_length or LEAST_CONTEXT)
         try:
             note = await self._compare_tokens(dialect)
-            await self._try_tokens(dialect)
+            dialect = await self._tried(dialect)
             lacks = await self._lacks(dialect)
         except NotUnderstoodError as error:
             raise Unsuitable(str(error)) from error
@@ -172,6 +172,17 @@ class Probe:
 
     def _spelled(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special=False)
+
+    async def _tried(self, dialect: Dialect) -> Dialect:
+        """As it is to be asked: an SGLang that does not take a seed says so by failing."""
+        try:
+            await self._try_tokens(dialect)
+        except (Unready, Unsuitable):
+            if not isinstance(dialect, Sglang):
+                raise
+            dialect = Sglang(seeds=False)
+            await self._try_tokens(dialect)
+        return dialect
 
     async def _try_tokens(self, dialect: Dialect) -> None:
         """One token, greedy: that it takes token ids and tells them is seen before anybody relies on it."""

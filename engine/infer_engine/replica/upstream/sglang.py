@@ -19,13 +19,20 @@ LEFT_OUT = with_keywords(
 
 
 class Sglang:
+    """``seeds``: it takes a seed, where those that are older fail a request that has one. It counts where the
+    server was started for deterministic inference."""
+
     product = "SGLang"
     path = "/generate"
-    #: Its seed counts only where it was started for deterministic inference.
     lacks = frozenset({"logprobs", "logit_bias", CONTINUED}) | LEFT_OUT
+
+    def __init__(self, *, seeds: bool = True) -> None:
+        self._seeds = seeds
 
     def body(self, ask: Ask) -> dict[str, Any]:
         parameters = {**shared_words(ask), "max_new_tokens": ask.max_tokens}
+        if self._seeds:
+            parameters["sampling_seed"] = ask.sampling.seed % (1 << 63)
         if ask.min_tokens:
             parameters["min_new_tokens"] = ask.min_tokens
         constraint = ask.sampling.constraint

@@ -7,7 +7,7 @@ import email.utils
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import httpx2
@@ -33,8 +33,9 @@ MAX_ERROR_BYTES = 64 * 1024
 #: What a server names as the time to ask again is believed up to here.
 MOST_RETRY_S = 30.0
 
-#: refused: this request cannot be served there, others may; busy: not now; broken: the server may be gone.
-How = Literal["refused", "busy", "broken"]
+#: refused: this request cannot be served there, others may; strange: nor does what it answered make sense;
+#: busy: not now; broken: the server may be gone.
+How = Literal["refused", "strange", "busy", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,11 @@ class Stream:
         dialect: Dialect,
         http: httpx2.AsyncClient,
         tell: Callable[["Stream", Told], None],
+        key: str | None = None,
     ) -> None:
         self.request = request
+        #: What the server knows us by: no word of its own passes that on.
+        self._key = key
         self._dialect = dialect
         self._http = http
         self._tell = tell
@@ -87,6 +91,8 @@ class Stream:
         return self._task
 
     def _say(self, told: Told) -> None:
+        if self._key and isinstance(told, Broke) and self._key in told.message:
+            told = replace(told, message=told.message.replace(self._key, "…"))
         if not self._closed:
             self._tell(self, told)
 
@@ -96,7 +102,7 @@ class Stream:
         except SaidError as error:
             self._say(_by_status(error.status, str(error), None))
         except NotUnderstoodError as error:
-            self._say(Broke("refused", str(error)))
+            self._say(Broke("strange", str(error)))
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             self._say(Broke("broken", f"{type(error).__name__}: {str(error)[:120]}".rstrip(": ")))
         except Exception as error:  # a request without a reader would wait for ever

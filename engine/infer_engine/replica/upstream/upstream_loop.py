@@ -20,8 +20,9 @@ from infer_engine.runner.runner import Runner
 
 #: Codes under which a request comes back that may be served elsewhere, or later.
 BUSY, FAILED = "upstream_busy", "upstream_failed"
-#: And of one that the server would not have, and of a constrained answer that was begun elsewhere.
-REFUSED = "upstream_refused"
+#: And of one that the server would not have, of one whose answer is none that such a server gives, and of a
+#: constrained answer that was begun elsewhere.
+REFUSED, STRANGE = "upstream_refused", "upstream_not_understood"
 CUT = "constraint_cut"
 #: Where a server that is busy does not say when to ask again: first so long, then twice as long, up to.
 FIRST_HOLD_S, LONGEST_HOLD_S = 0.5, 30.0
@@ -211,8 +212,9 @@ class UpstreamLoop(StepLoop):
         return None
 
     def _broke(self, request: Request, broke: Broke) -> Finish | None:
-        if broke.how == "refused":
-            return self.dispatcher.ended(request, "error", REFUSED)
+        if broke.how in ("refused", "strange"):
+            code = REFUSED if broke.how == "refused" else STRANGE
+            return self.dispatcher.ended(request, "error", code, broke.message)
         code = BUSY if broke.how == "busy" else FAILED
         if broke.how == "busy":
             wait_s = broke.retry_after_s or min(LONGEST_HOLD_S, FIRST_HOLD_S * 2**self._holds)
