@@ -4,7 +4,7 @@ import argparse
 import difflib
 import re
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 _INVALID = re.compile(r"invalid choice: '(?P<given>.*)' \(choose from (?P<choices>.*)\)", re.DOTALL)
 #: How alike two words have to be, from 0 to 1.
@@ -16,8 +16,9 @@ class HelpfulParser(argparse.ArgumentParser):
     """Its subparsers are of this kind too; they default ``parser`` to themselves, so that of a wrong option
     the verb's own usage is shown."""
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:
-        arguments, unknown = self.parse_known_args(args, namespace)
+    def parse_words(self, words: Sequence[str]) -> argparse.Namespace:
+        """As ``parse_args``."""
+        arguments, unknown = self.parse_known_args(words)
         if unknown:
             parser: argparse.ArgumentParser = getattr(arguments, "parser", self)
             parser.error(f"{unknown_words(parser, unknown)}; {parser.prog} --help says more")

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "blocks like 50b",
             codes.USAGE,
         )
-    arguments = build_parser().parse_args(words)
+    arguments = build_parser().parse_words(words)
     if not _is_open(sys.stdout):
         return _fail("stdout is closed: nowhere to write to", codes.ERROR)
     arguments.connect = [*arguments.connect_before, *getattr(arguments, "connect_after", [])]
@@ -75,7 +75,7 @@ def _is_open(stream: TextIO | None) -> bool:
     return stream is not None
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> HelpfulParser:
     parser = HelpfulParser(
         prog="infer-console",
         description=DESCRIPTION,
