@@ -16,8 +16,8 @@ class HelpfulParser(argparse.ArgumentParser):
     """Its subparsers are of this kind too; they default ``parser`` to themselves, so that of a wrong option
     the verb's own usage is shown."""
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:
-        arguments, unknown = self.parse_known_args(args, namespace)
+    def parse_args(self, *given: Any, **named: Any) -> Any:
+        arguments, unknown = self.parse_known_args(*given, **named)
         if unknown:
             parser: argparse.ArgumentParser = getattr(arguments, "parser", self)
             parser.error(f"{unknown_words(parser, unknown)}; {parser.prog} --help says more")
