@@ -79,7 +79,7 @@ def _columns(picture: Picture, name_cells: int) -> list[Column[TenantUse]]:
 
     limits = [_limits_of(picture, use) for use in by_use(picture)]
     longest = max((len(each) for each in limits), default=0)
-    made = [
+    made: list[Column[TenantUse]] = [
         Column("TENANT", name_cells, lambda use: Cell(name_of(use), "strong"), left=True, grows=16),
         Column("RUN", 5, lambda use: Cell(count(use.running))),
         Column("WAIT", 5, waiting),
@@ -95,7 +95,9 @@ def _columns(picture: Picture, name_cells: int) -> list[Column[TenantUse]]:
             text = _limits_of(picture, use)
             return Cell(text, "dim" if text == UNKNOWN else "text")
 
-        made.append(Column("LIMITS", min(longest, 12), limited, need=2, left=True, grows=max(0, longest - 12)))
+        made.append(
+            Column("LIMITS", min(longest, 12), limited, need=2, left=True, grows=max(0, longest - 12))
+        )
     return made
 
 
