@@ -270,7 +270,8 @@ def test_one_trouble_of_many_replicas_is_one_alarm_that_names_them() -> None:
     rows = [plain(row) for row in alarm_rows(picture, 160, 4)]
     assert len(rows) == alarm_lines(picture, 160) == 2
     assert rows[0].startswith(
-        " △ 1 r0: TTFT p99 9.0s: queueing, not compute; likewise r1, r2, r3 and 2 more; the gateway lags · 20s "
+        " △ 1 r0: TTFT p99 9.0s: queueing, not compute; likewise r1, r2, r3 and 2 more; "
+        "the gateway lags · 20s "
     )
     assert rows[1].startswith(" △ 7 the gateway lags · 9.0s"), "its number among those that ! steps through"
     failed = [
