@@ -36,8 +36,8 @@ def _effect(picture: Picture, target: str | None, _values: Values) -> list[str]:
     where = f" on {row.replica}" if row.replica else ""
     lines = [f"{target} ({row.state}{where}) ends now; its client gets the error cancelled_by_operator"]
     if row.state == "running":
-        lines.append(f"{row.kv_blocks} blocks are free by the next step")
-        lines.append(f"{row.generated_tokens} generated tokens stay with the client, the rest is lost")
+        lines.append(f"{row.kv_blocks:,} blocks are free by the next step")
+        lines.append(f"{row.generated_tokens:,} generated tokens stay with the client, the rest is lost")
     else:
         lines.append("it holds no blocks; those behind it move up")
     return lines

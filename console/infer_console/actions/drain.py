@@ -85,7 +85,7 @@ def _drain_effect(picture: Picture, target: str | None, values: Values) -> list[
             "no deadline" if deadline_s is None else f"what runs after {show_duration(deadline_s)} is {then}"
         )
     if shown.status.kv.used is not None:
-        lines.append(f"drained when 0 run and 0 of {shown.status.kv.used} used blocks are held")
+        lines.append(f"drained when 0 run and 0 of {shown.status.kv.used:,} used blocks are held")
     return lines
 
 

@@ -95,10 +95,11 @@ def _replica_effect(name: str, shown: ReplicaPicture, amount: Amount, tier: str)
     share = f"{1 - new / kv.total:.0%}" if kv.total else "–"
     change = "admits fewer" if new < old else "admits more" if new > old else "changes nothing"
     lines = [
-        f"{name}: {tier} admitted up to {new} of {kv.total} blocks (now {old}), headroom {share}: {change}"
+        f"{name}: {tier} admitted up to {new:,} of {kv.total:,} blocks (now {old:,}), "
+        f"headroom {share}: {change}"
     ]
     if kv.used is not None and kv.used >= new:
-        lines.append(f"{name}: {kv.used} used already, so none is admitted until fewer than {new} are")
+        lines.append(f"{name}: {kv.used:,} used already, so none is admitted until fewer than {new:,} are")
     return lines
 
 

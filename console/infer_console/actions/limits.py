@@ -74,7 +74,7 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     for replica, limits in _now(picture, target).items():
         for name, value in given.items():
             old = limits.get(name)
-            lines.append(f"{replica}: {_words(name)} {'–' if old is None else old} → {value}")
+            lines.append(f"{replica}: {_words(name)} {'–' if old is None else f'{old:,}'} → {value:,}")
     lines.append("from the next step on; nobody who runs is evicted")
     return [*lines, *goes_back(values)]
 
@@ -83,7 +83,7 @@ def _present(picture: Picture, target: str | None) -> list[str]:
     """``r0, r1 have token budget 2048, batch size 24``; replicas that live by the same in one line."""
     alike: dict[str, list[str]] = {}
     for replica, limits in _now(picture, target).items():
-        words = ", ".join(f"{_words(name)} {limits[name]}" for name in _LIMITS if name in limits)
+        words = ", ".join(f"{_words(name)} {limits[name]:,}" for name in _LIMITS if name in limits)
         if words:
             alike.setdefault(words, []).append(replica)
     lines: list[str] = []

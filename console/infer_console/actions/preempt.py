@@ -66,7 +66,7 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     if row is None:
         return [f"request {target} is not there any more"]
     to = _to(values)
-    lines = [f"{target} leaves the batch; {row.kv_blocks} blocks are free by the next step"]
+    lines = [f"{target} leaves the batch; {row.kv_blocks:,} blocks are free by the next step"]
     if to:
         lines.append(
             f"it goes on at {to}: {row.prompt_tokens + row.generated_tokens:,} tokens are computed again"

@@ -54,7 +54,15 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     running, waiting = (sum(row.state == state for row in rows) for state in ("running", "waiting"))
     lines = [f"of the rosters that are shown, {running} of its requests run and {waiting} wait"]
     for name, value in changed.items():
-        said = "no limit" if value is None else f"{value:.0%}" if name == "kv_share" else str(value)
+        said = (
+            "no limit"
+            if value is None
+            else f"{value:.0%}"
+            if name == "kv_share"
+            else f"{value:,}"
+            if isinstance(value, int)
+            else str(value)
+        )
         lines.append(f"{name.replace('_', ' ')}: {said}")
     lines.append("other tenants are not touched; nobody who runs is ended")
     return [*lines, *goes_back(values)]

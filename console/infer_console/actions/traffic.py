@@ -63,10 +63,10 @@ def _inject_effect(picture: Picture, _target: str | None, values: Values) -> lis
     if rate is None or duration_s is None:
         return []
     if concurrency:
-        first = f"{concurrency:.0f} {profile} requests in flight for {show_duration(duration_s)}"
+        first = f"{concurrency:,.0f} {profile} requests in flight for {show_duration(duration_s)}"
     else:
         first = (
-            f"about {rate * duration_s:.0f} {profile} requests in {show_duration(duration_s)},"
+            f"about {rate * duration_s:,.0f} {profile} requests in {show_duration(duration_s)},"
             f" {rate:g} a second"
         )
     lines = [
@@ -77,13 +77,15 @@ def _inject_effect(picture: Picture, _target: str | None, values: Values) -> lis
     lines.append(f"served by {', '.join(ready)}" if ready else "no replica is ready: the requests will wait")
     waiting = picture.totals.waiting if picture.totals else None
     if waiting:
-        lines.append(f"{waiting} requests wait already")
+        lines.append(f"{waiting:,} requests wait already")
     return lines
 
 
 def _stop_effect(picture: Picture, _target: str | None, _values: Values) -> list[str]:
     traffic = picture.fleet.traffic if picture.fleet else None
-    in_flight = f"{traffic.in_flight} in flight are cancelled" if traffic else "those in flight are cancelled"
+    in_flight = (
+        f"{traffic.in_flight:,} in flight are cancelled" if traffic else "those in flight are cancelled"
+    )
     return ["no more test requests are sent", in_flight]
 
 

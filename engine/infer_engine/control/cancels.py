@@ -160,7 +160,8 @@ def _effect_of_all(rows: Sequence[RequestRow], command: CancelWhere) -> Effect:
     for row in rows[:MOST_NAMED]:
         where = f" on {row.replica}" if row.replica else ""
         summary.append(
-            f"{row.id} ({row.state}{where}), {row.tier}, {row.generated_tokens} tokens, {row.age_s:.0f} s old"
+            f"{row.id} ({row.state}{where}), {row.tier}, {row.generated_tokens:,} tokens, "
+            f"{row.age_s:.0f} s old"
         )
     if len(rows) > MOST_NAMED:
         summary.append(f"and {len(rows) - MOST_NAMED} more")

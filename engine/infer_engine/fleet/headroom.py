@@ -79,7 +79,7 @@ def predict(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> Effec
         admits = _would_admit(move, command.tier)
         admitted += admits
         if admits:
-            summary.append(f"{move.handle.id}: about {admits} waiting now will be admitted")
+            summary.append(f"{move.handle.id}: about {admits:,} waiting now will be admitted")
         used = move.handle.kv_used or 0
         if used > move.new_limit:
             warnings.append(
