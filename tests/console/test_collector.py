@@ -13,7 +13,16 @@ from infer_console.diagnosis.judge import Judge
 from infer_console.sending import MAX_COMMANDS, Answer
 from infer_console.sources.engine import EngineStatus
 from infer_console.state.picture import USED, Picture
-from infer_engine.protocol import Cancel, CommandResult, Drain, Inject, Problem, StopInjection, TenantLimits, Undrain
+from infer_engine.protocol import (
+    Cancel,
+    CommandResult,
+    Drain,
+    Inject,
+    Problem,
+    StopInjection,
+    TenantLimits,
+    Undrain,
+)
 from support.eventually import eventually
 from support.server import EngineServer, short_directory
 from support.tiny_model import write_tiny_gguf
@@ -190,7 +199,9 @@ def test_all_requests_and_a_timeline_are_asked_for_while_somebody_looks(
     )
     collector.watch_demand(True)
     told = eventually(
-        lambda: shown if (shown := collector.picture.demand) is not None and shown.limits is not None else None
+        lambda: (
+            shown if (shown := collector.picture.demand) is not None and shown.limits is not None else None
+        )
     )
     assert (told.waiting, told.limits, told.default_limits) == ((), {}, TenantLimits())
     collector.watch_demand(False)

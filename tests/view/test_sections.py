@@ -270,7 +270,8 @@ def test_one_trouble_of_many_replicas_is_one_alarm_that_names_them() -> None:
     rows = [plain(row) for row in alarm_rows(picture, 160, 4)]
     assert len(rows) == alarm_lines(picture, 160) == 2
     assert rows[0].startswith(
-        " △ 1 r0: TTFT p99 9.0s: queueing, not compute; likewise r1, r2, r3 and 2 more; the gateway lags · 20s "
+        " △ 1 r0: TTFT p99 9.0s: queueing, not compute; likewise r1, r2, r3 and 2 more; the gateway lags"
+        " · 20s "
     )
     assert rows[1].startswith(" △ 7 the gateway lags · 9.0s"), "its number among those that ! steps through"
     failed = [
@@ -322,7 +323,9 @@ def test_who_waits_longest_is_named_and_why(size: Size, whole: bool) -> None:
 def test_limits_of_tenants_stand_beside_them_and_in_the_title(size: Size) -> None:
     text = lines(demand(pictures.incident()), Look(), size)
     assert "limits: acme, eve␛[2J, all others ──" in next(line for line in text if "TENANTS" in line)
-    assert "KV≤25%, 1 l" in next(line for line in text if "acme" in line and "99,840" in line or "34%" in line)
+    assert "KV≤25%, 1 l" in next(
+        line for line in text if ("acme" in line and "99,840" in line) or "34%" in line
+    )
     assert "limits: none" in "\n".join(
         lines(dataclasses.replace(pictures.incident(), demand=Demand(limits={})), Look(), size)
     )

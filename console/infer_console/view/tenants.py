@@ -95,7 +95,9 @@ def _columns(picture: Picture, name_cells: int) -> list[Column[TenantUse]]:
             text = _limits_of(picture, use)
             return Cell(text, "dim" if text == UNKNOWN else "text")
 
-        made.append(Column("LIMITS", min(longest, 12), limited, need=2, left=True, grows=max(0, longest - 12)))
+        made.append(
+            Column("LIMITS", min(longest, 12), limited, need=2, left=True, grows=max(0, longest - 12))
+        )
     return made
 
 

@@ -16,9 +16,7 @@ _WHY_CELLS = 16
 def waiters(picture: Picture) -> list[RequestRow]:
     """The longest first: those that the server named, of the past those of the rosters that are known."""
     known = picture.demand.waiting if picture.demand is not None else live_rows(picture)
-    return sorted(
-        (row for row in known if row.state == "waiting"), key=lambda row: (-_waited_s(row), row.id)
-    )
+    return sorted((row for row in known if row.state == "waiting"), key=lambda row: (-_waited_s(row), row.id))
 
 
 def _waited_s(row: RequestRow) -> float:

@@ -83,8 +83,8 @@ def predict(handles: Mapping[str, ReplicaHandle], command: SetHeadroom) -> Effec
         used = move.handle.kv_used or 0
         if used > move.new_limit:
             warnings.append(
-                f"{move.handle.id}: admission stays closed until fewer than {move.new_limit:,} blocks are used "
-                f"(now {used}); nobody is evicted"
+                f"{move.handle.id}: admission stays closed until fewer than {move.new_limit:,} blocks are"
+                f" used (now {used}); nobody is evicted"
             )
         other = move.handle.limits["admit_limit"]
         if command.tier == "batch" and move.new_limit > other:

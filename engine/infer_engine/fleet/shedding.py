@@ -34,7 +34,8 @@ class Shedding:
             summary = [f"batch is {'shed' if command.on else 'not shed'} already: nothing will change"]
         elif command.on:
             summary = [
-                f"{len(running)} running batch requests are preempted by the next step: {blocks:,} blocks free",
+                f"{len(running)} running batch requests are preempted by the next step:"
+                f" {blocks:,} blocks free",
                 f"{len(batch)} batch requests wait until shed is taken off; new ones queue behind them",
                 "interactive requests are admitted as before, with more room",
             ]

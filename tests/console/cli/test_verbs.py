@@ -267,7 +267,10 @@ def test_the_gateway_is_recognised(run: Run, engine: EngineServer) -> None:
 def test_read_only_is_accepted_before_and_after_the_verb(run: Run) -> None:
     for words in (("--read-only", "undrain", "r0"), ("undrain", "r0", "--read-only")):
         result = run(*words)
-        assert (result.code, result.err) == (4, "infer-console: read-only, as --read-only says: nothing was changed\n")
+        assert (result.code, result.err) == (
+            4,
+            "infer-console: read-only, as --read-only says: nothing was changed\n",
+        )
     assert run("status", "--read-only").code == 0
 
 
