@@ -79,7 +79,7 @@ def _columns(picture: Picture, name_cells: int) -> list[Column[TenantUse]]:
 
     limits = [_limits_of(picture, use) for use in by_use(picture)]
     longest = max((len(each) for each in limits), default=0)
-    made = [
+    made: list[Column[TenantUse]] = [
         Column("TENANT", name_cells, lambda use: Cell(name_of(use), "strong"), left=True, grows=16),
         Column("RUN", 5, lambda use: Cell(count(use.running))),
         Column("WAIT", 5, waiting),
