@@ -16,7 +16,9 @@ class HelpfulParser(argparse.ArgumentParser):
     """Its subparsers are of this kind too; they default ``parser`` to themselves, so that of a wrong option
     the verb's own usage is shown."""
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:
+    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride] - its overloads
+        self, args: Any = None, namespace: Any = None
+    ) -> argparse.Namespace:
         arguments, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser: argparse.ArgumentParser = getattr(arguments, "parser", self)
