@@ -49,6 +49,7 @@ SEQUENCES = {
     "leaving.py",
     "link.py",
     "output_filter.py",
+    "pastes.py",
     "pen.py",
     "quick_keys.py",
     "safe_text.py",

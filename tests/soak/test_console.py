@@ -87,7 +87,7 @@ def held(at_s: float, **fields: object) -> Held:
         "threads": 6,
         "tasks": 60,
         "objects": 1,
-        "tape_bytes": int(at_s) << 16,
+        "tape_bytes": int(at_s) << 14,
         "pieces_bytes": 0,
         "link": "live",
         "resyncs": 0,
@@ -106,9 +106,13 @@ def verdict(*told: Held) -> list[str]:
 
 
 def test_what_a_console_holds_more_of_in_the_evening_is_a_fault() -> None:
-    day = [held(float(at), rss_bytes=(100 << 20) + (at << 16)) for at in range(0, 600, 10)]
+    day = [held(float(at), rss_bytes=(100 << 20) + (at << 14)) for at in range(0, 600, 10)]
     assert verdict(*day) == []
     assert verdict(*day[:-20], *(held(each.at_s, tasks=61) for each in day[-20:]))[0].startswith("tasks:")
+    past = [
+        held(float(at), rss_bytes=(100 << 20) + (at << 16), tape_bytes=at << 16) for at in range(0, 600, 10)
+    ]
+    assert verdict(*past) == ["memory grows by 3.75 MiB/min"], "what its past takes counts, too"
     growing = [held(float(at), rss_bytes=(at << 19)) for at in range(0, 600, 10)]
     assert [fault.split()[0] for fault in verdict(*growing)] == ["the", "memory"]
     assert verdict(held(1.0)) == ["the console told nothing after 60 s"]

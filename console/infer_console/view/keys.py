@@ -260,7 +260,7 @@ KEYS: tuple[Key, ...] = (
         "D",
         "act('drain')",
         "drain",
-        "take a replica out: running requests finish, nothing new enters",
+        "take a replica out: its requests go elsewhere or finish, nothing new enters",
         "act",
         LISTS,
         9,
