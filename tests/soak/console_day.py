@@ -8,7 +8,7 @@ then the pool is too small for what comes, so alarms come and go. The one at the
 screens, into the past and back, marks, exports, changes the theme, the lens and the size of the window.
 
 Told every few seconds by the console itself (``watched.py``): memory, files, threads, event-loop tasks,
-objects, what the past takes (its own tape and pieces of the server's recorder, 24 and 6 MiB at most).
+objects, what the past takes (its own tape and pieces of the server's recorder, 24 and 3 MiB at most).
 Wanted: less than 150 MiB; less than 1 MiB/min after the warm-up, the past counted; and no more files,
 threads or tasks in the median of any later part of the day than in that of the first after the warm-up.
 Prints one JSON document and a line; the exit status is 1 when something is not as wanted.

@@ -14,7 +14,7 @@ from infer_console.state.audit import AuditPicture
 from infer_console.state.picture import Picture, ReplicaPicture
 
 #: Of the flight recorder's pieces; the one that was fetched first goes first.
-PIECES_BYTES = 6 * 1024 * 1024
+PIECES_BYTES = 3 * 1024 * 1024
 #: Two moments of a very large fleet are compared: the last two stay up to so much.
 PAIR_BYTES = 32 * 1024 * 1024
 #: The recorder says something this often, at least: so far a piece holds beyond its last message.
