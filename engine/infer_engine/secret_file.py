@@ -65,9 +65,21 @@ def _why(error: OSError, path: Path) -> str:
 def _check(info: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise SecretFileError(f"{path}: is not a regular file")
-    if info.st_uid not in (0, os.geteuid()):
-        raise SecretFileError(f"{path}: belongs to another user (uid {info.st_uid})")
+    _check_owner(info, path)
     if info.st_mode & 0o077:
         raise SecretFileError(
             f"{path}: others may read or write it (mode {stat.S_IMODE(info.st_mode):04o}); chmod 600 it"
         )
+
+
+def check_writers(info: os.stat_result, path: Path) -> None:
+    """SecretFileError where somebody else may write a file that everybody may read."""
+    _check_owner(info, path)
+    if info.st_mode & 0o022:
+        mode = stat.S_IMODE(info.st_mode)
+        raise SecretFileError(f"{path}: others may write it (mode {mode:04o}); chmod go-w it")
+
+
+def _check_owner(info: os.stat_result, path: Path) -> None:
+    if info.st_uid not in (0, os.geteuid()):
+        raise SecretFileError(f"{path}: belongs to another user (uid {info.st_uid})")

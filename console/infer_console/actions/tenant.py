@@ -46,6 +46,14 @@ def _refuse(_picture: Picture, _target: str | None) -> str | None:
     return None
 
 
+def _said(name: str, value: float | str | None) -> str:
+    if value is None:
+        return "no limit"
+    if name == "kv_share":
+        return f"{value:.0%}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     changed = limits_of(values)
     if not changed:
@@ -54,16 +62,7 @@ def _effect(picture: Picture, target: str | None, values: Values) -> list[str]:
     running, waiting = (sum(row.state == state for row in rows) for state in ("running", "waiting"))
     lines = [f"of the rosters that are shown, {running} of its requests run and {waiting} wait"]
     for name, value in changed.items():
-        said = (
-            "no limit"
-            if value is None
-            else f"{value:.0%}"
-            if name == "kv_share"
-            else f"{value:,}"
-            if isinstance(value, int)
-            else str(value)
-        )
-        lines.append(f"{name.replace('_', ' ')}: {said}")
+        lines.append(f"{name.replace('_', ' ')}: {_said(name, value)}")
     lines.append("other tenants are not touched; nobody who runs is ended")
     return [*lines, *goes_back(values)]
 

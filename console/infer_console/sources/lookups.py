@@ -36,19 +36,17 @@ class Lookups:
         self._sentence_changed = asyncio.Event()
 
     def want_listing(self, wanted: bool) -> None:
-        if wanted:
-            self._listing_wanted.set()
-        else:
-            self._listing_wanted.clear()
-            self._found.listing_left()
-            self._changed()
+        self._want(self._listing_wanted, wanted, self._found.listing_left)
 
     def want_demand(self, wanted: bool) -> None:
+        self._want(self._demand_wanted, wanted, self._found.demand_left)
+
+    def _want(self, event: asyncio.Event, wanted: bool, left: Callable[[], None]) -> None:
         if wanted:
-            self._demand_wanted.set()
+            event.set()
         else:
-            self._demand_wanted.clear()
-            self._found.demand_left()
+            event.clear()
+            left()
             self._changed()
 
     def want_timeline(self, request: str | None) -> None:

@@ -36,7 +36,7 @@ def doctor_screen(
     chosen = follow(picture, look, "doctor", "findings").id
     detail = next((detail_rows(each, width) for each in findings if each.id == chosen), [])
     room = height - len(top) - 1
-    audit = len(_audit(picture, look, width, height, filled=False))
+    audit = min(height, len(_audit_head(picture, look, width)) + len(shown_entries(picture, look)))
     given = allot(
         room,
         [
@@ -109,9 +109,8 @@ def _no_finding(picture: Picture, width: int) -> list[Row]:
     return rows
 
 
-def _audit(picture: Picture, look: Look, width: int, height: int, filled: bool = True) -> list[Row]:
-    if height <= 0:
-        return []
+def _audit_head(picture: Picture, look: Look, width: int) -> list[Row]:
+    """What stands before the records."""
     audit, entries = picture.audit, shown_entries(picture, look)
     told = audit is not None and (bool(audit.entries) or not audit.trouble)
     known = len(entries) if told else None
@@ -128,11 +127,18 @@ def _audit(picture: Picture, look: Look, width: int, height: int, filled: bool =
         rows.append(Line(width).put(" ").put(safe(audit.trouble, 200), "warn").row())
     elif audit is not None and not audit.entries and not is_watched(picture):
         rows.append(Line(width).put(" nothing was done yet", "dim").row())
+    return rows
+
+
+def _audit(picture: Picture, look: Look, width: int, height: int) -> list[Row]:
+    if height <= 0:
+        return []
+    rows, entries = _audit_head(picture, look, width), shown_entries(picture, look)
     cursor = follow(picture, look, "doctor", "audit")
     for index in window(len(entries), height - len(rows), cursor.index):
         entry = entries[index]
         rows.append(audit_row(entry, width, str(entry.number) == cursor.id))
-    return fill(rows, height, width) if filled else rows
+    return fill(rows, height, width)
 
 
 def _focused(look: Look, pane: Pane) -> bool:

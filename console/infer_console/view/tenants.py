@@ -77,8 +77,8 @@ def _columns(picture: Picture, name_cells: int) -> list[Column[TenantUse]]:
     def refused(use: TenantUse) -> Cell:
         return Cell(count(use.refused_per_min), "warn" if use.refused_per_min else "dim")
 
-    limits = [_limits_of(picture, use) for use in by_use(picture)]
-    longest = max((len(each) for each in limits), default=0)
+    limits = {use: _limits_of(picture, use) for use in by_use(picture)}
+    longest = max((len(each) for each in limits.values()), default=0)
     made: list[Column[TenantUse]] = [
         Column("TENANT", name_cells, lambda use: Cell(name_of(use), "strong"), left=True, grows=16),
         Column("RUN", 5, lambda use: Cell(count(use.running))),
@@ -89,10 +89,10 @@ def _columns(picture: Picture, name_cells: int) -> list[Column[TenantUse]]:
         Column("429/m", 5, refused, need=1),
         Column("SINCE", 5, _since, need=5),
     ]
-    if any(each != UNKNOWN for each in limits):
+    if any(each != UNKNOWN for each in limits.values()):
 
         def limited(use: TenantUse) -> Cell:
-            text = _limits_of(picture, use)
+            text = limits.get(use, UNKNOWN)
             return Cell(text, "dim" if text == UNKNOWN else "text")
 
         made.append(

@@ -3,7 +3,6 @@ given away."""
 
 import os
 import re
-import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import zmq
 from zmq.utils import z85
 
 from infer_engine.model.file_lock import file_lock
-from infer_engine.secret_file import SecretFileError, read_secret_file, write_secret_file
+from infer_engine.secret_file import SecretFileError, check_writers, read_secret_file, write_secret_file
 
 _KEY = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 MAX_KEY_FILE_BYTES = 4096
@@ -81,18 +80,12 @@ def read_public_key(path: Path) -> bytes:
     where somebody else may write it: who does decides which server is trusted."""
     try:
         with path.open("rb") as file:
-            _check_writers(os.fstat(file.fileno()), path)
+            check_writers(os.fstat(file.fileno()), path)
             text = file.read(MAX_KEY_FILE_BYTES).decode(errors="replace").strip()
         return key_of(text)
+    except SecretFileError as error:
+        raise KeyFileError(str(error)) from None
     except OSError as error:
         raise KeyFileError(f"{path}: {error.strerror or error}") from None
     except ValueError as error:
         raise KeyFileError(f"{path}: {error}; this file has something else") from None
-
-
-def _check_writers(info: os.stat_result, path: Path) -> None:
-    if info.st_uid not in (0, os.geteuid()):
-        raise KeyFileError(f"{path}: belongs to another user (uid {info.st_uid})")
-    if info.st_mode & 0o022:
-        mode = stat.S_IMODE(info.st_mode)
-        raise KeyFileError(f"{path}: others may write it (mode {mode:04o}); chmod go-w it")
