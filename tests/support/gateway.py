@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Gateway:
     host: str
     port: int
     listener: Listener
+    #: Of the raw connections: closed with the gateway, so that a test that fails leaves none to the next.
+    writers: list[asyncio.StreamWriter] = field(default_factory=list[asyncio.StreamWriter])
 
     @property
     def url(self) -> str:
@@ -68,6 +70,7 @@ class Gateway:
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, (self.host, self.port))
         reader, writer = await asyncio.open_connection(sock=sock)
+        self.writers.append(writer)
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         writer.write(post_head(path, len(content), headers) + content)
         await writer.drain()
@@ -102,7 +105,12 @@ async def serve_gateway(
     await listener.start()
     try:
         async with httpx2.AsyncClient(base_url=f"http://{host}:{port}", timeout=60, verify=False) as client:
-            yield Gateway(fleet, tokenizer, client, host, port, listener)
+            gateway = Gateway(fleet, tokenizer, client, host, port, listener)
+            try:
+                yield gateway
+            finally:
+                for writer in gateway.writers:
+                    writer.close()
     finally:
         await listener.close()
 
