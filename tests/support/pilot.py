@@ -43,8 +43,9 @@ class Driven:
             await self.settle()
 
     async def settle(self) -> None:
-        """What was sent has been worked off, by the app and then by the screen it was passed on to."""
-        for _ in range(3):
+        """What was sent has been worked off, by the app and then by the screen it was passed on to, and
+        painted."""
+        for _ in range(4):
             await asyncio.sleep(0)
             await self.pilot._wait_for_screen()
 

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import pytest
 from infer_console.ui.backpressure import DEEP, is_behind, queued_writes
 from infer_console.ui.screens import base
+from infer_console.view.row import Row
 from support import pictures
 from support.pilot import drive
 from textual.drivers import _writer_thread, linux_driver
+from textual.events import Key
 
 
 def test_textual_still_has_what_is_looked_at() -> None:
@@ -49,3 +51,29 @@ async def test_wake_ups_coalesce() -> None:
             driven.collector.show(pictures.small())
         assert len(sent) == 1
         await driven.wait_for("RUN 9")
+
+
+async def test_keys_that_come_at_once_are_done_before_what_they_change_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with drive(pictures.incident()) as driven:
+        await driven.press("G")
+        drawn: list[int] = []
+        pressed: list[str] = []
+        rows_now, press = base.PaintedScreen.rows_now, base.ConsoleScreen.press
+
+        async def pressing(screen: base.ConsoleScreen, key: Key) -> None:
+            pressed.append(key.key)
+            await press(screen, key)
+
+        def drawing(screen: base.PaintedScreen) -> list[Row]:
+            drawn.append(len(pressed))
+            return rows_now(screen)
+
+        monkeypatch.setattr(base.ConsoleScreen, "press", pressing)
+        monkeypatch.setattr(base.PaintedScreen, "rows_now", drawing)
+        for key in ("k", "j") * 40:
+            driven.app.post_message(Key(key, key))
+        await driven.wait("a picture of all that was pressed", lambda: drawn and drawn[-1] == 80)
+        # A tick of the clock may draw meanwhile; one for each key would be eighty.
+        assert len(drawn) < 20

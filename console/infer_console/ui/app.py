@@ -14,12 +14,10 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
 from textual.filter import LineFilter
 from textual.message import Message
-from textual.timer import Timer
 
 from infer_console import heap
 from infer_console.habits.keymap import KeymapError, keymap_path, read_keymap
 from infer_console.state.picture import Picture
-from infer_console.terminal.answers import HOLD_S, TornAnswer, Typed
 from infer_console.terminal.link import LinkBudget, Pace
 from infer_console.terminal.output_filter import OutputFilter
 from infer_console.terminal.safe_text import SafeText, safe, safe_multiline
@@ -39,7 +37,8 @@ from infer_console.ui.overlays import Overlays
 from infer_console.ui.pacing import Pacer
 from infer_console.ui.painter import Painter
 from infer_console.ui.ports import CollectorPort, PastPort
-from infer_console.ui.quick_keys import as_typed, keep_escape
+from infer_console.ui.presses import Presses
+from infer_console.ui.quick_keys import keep_escape
 from infer_console.ui.screens.base import ConsoleScreen, Interest, PaintedScreen
 from infer_console.ui.screens.doctor import DoctorScreen
 from infer_console.ui.screens.events import EventsScreen
@@ -124,6 +123,7 @@ class ConsoleApp(App[int]):
         self.painter = Painter(LinkBudget(display.link, display.fps), colors=self._colors())
         self.painter.ranks = self._ranks
         self.pacer = Pacer(self, self.painter)
+        self.presses = Presses(self)
         self._guard = guard
         self._signals = EndingSignals()
         self.calling = Calling(self, display, guard)
@@ -138,8 +138,6 @@ class ConsoleApp(App[int]):
         )
         self._notice: tuple[SafeText, float] | None = None
         self._woken = False
-        self._torn = TornAnswer()
-        self._hold: Timer | None = None
         self.commander = Commander(self)
         self._troubles = [*self.theming.troubles, *self.commander.troubles]
         self._read_keymap()
@@ -148,8 +146,6 @@ class ConsoleApp(App[int]):
     # --- keys
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys go to the screen that is on top when their turn comes, and each is done with before the next.
-        Several may come in one read, and Textual would give them all to the screen that was there first."""
         if isinstance(event, events.CursorPosition):
             self.pacer.answered(event.time)
             return
@@ -161,26 +157,13 @@ class ConsoleApp(App[int]):
         elif event.key in LEAVE_KEYS:
             self.departure.leave()
         else:
-            self.pacer.pressed()
-            for key in as_typed(event):
-                acted, answer = self._torn.feed(Typed(key.key, key.character), self.pacer.awaiting)
-                if answer:
-                    self.pacer.answered(key.time)
-                await self._press(acted)
-            if self._hold is not None:
-                self._hold.stop()
-            # Anew with every piece: a torn answer takes its time.
-            self._hold = self.set_timer(HOLD_S, self._release) if self._torn.holding else None
+            await self.presses.take(event)
 
-    async def _press(self, keys: list[Typed]) -> None:
-        for key in keys:
-            screen = self.screen_stack[-1] if self.screen_stack else None
-            if isinstance(screen, PaintedScreen):
-                await screen.press(events.Key(*key))
-
-    async def _release(self) -> None:
-        """What was held is no answer: nothing that continues one has come."""
-        await self._press(self._torn.release())
+    async def press(self, key: events.Key) -> None:
+        """A key, to the screen that is on top."""
+        screen = self.screen_stack[-1] if self.screen_stack else None
+        if isinstance(screen, PaintedScreen):
+            await screen.press(key)
 
     # --- what the screens ask
 
@@ -270,6 +253,10 @@ class ConsoleApp(App[int]):
         self.pacer.painted()
         self.time.refresh()
         self.look.others = self.fleets.others()
+        return self.repaint()
+
+    def repaint(self) -> int:
+        """The same of the moment that is shown."""
         screen = self.screen_stack[-1] if self.screen_stack else None
         return screen.paint() if isinstance(screen, PaintedScreen) else 0
 

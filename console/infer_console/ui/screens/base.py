@@ -81,9 +81,9 @@ class PaintedScreen(Screen[None]):
 
     def paint(self) -> int:
         """Bring the canvas up to date; returns how many rows changed. A screen that is still being put
-        together is painted when it is mounted, and where the terminal is behind the next frame shows it
-        all."""
-        if self._canvas is None:
+        together is painted when it is mounted, what keys changed once those are done, and where the terminal
+        is behind the next frame shows it all."""
+        if self._canvas is None or self.console.presses.puts_off():
             return 0
         if is_behind(self.app):
             self.console.look.skipped_frames += 1
@@ -287,7 +287,7 @@ class ConsoleScreen(PaintedScreen):
         if cursor is None or cursor.id is None:
             self.console.say("nothing is under the cursor to copy")
             return
-        line = next((row for row in self.canvas.rows if any(span.tone == "cursor" for span in row)), None)
+        line = next((row for row in self.rows_now() if any(span.tone == "cursor" for span in row)), None)
         if self.console.look.pane(self.name_in_look) == "events" and line is not None:
             self.console.calling.copy(safe(plain(line).strip("▸ ")))
         else:
