@@ -30,6 +30,7 @@ LINES = {
     " op-": "operations",
     " why:": "why",
     " STEP": "step",
+    " TIME ": "time",
     " GPU": "device",
     " doctor:": "doctor",
 }

@@ -149,7 +149,16 @@ _TICK_CELLS = 12
 MOST_WORD = 14
 
 
-def axis_row(axis: Axis, happened: Sequence[Mark], width: int) -> Row:
+def time_row(picture: Picture, width: int, replica: str, note: Shown = "") -> Row:
+    """The axis alone, where curves have no rows of their own, and what is done with it."""
+    own = picture.replicas[replica]
+    cells = max(8, width - _LABEL_CELLS - (len(note) + 3 if note else 1))
+    axis = axis_of(own.history, cells, picture.at)
+    row = axis_row(axis, marks(picture, replica), _LABEL_CELLS + cells, "TIME", "─")
+    return Line(width).put_spans(row).right(note, "dim").row()
+
+
+def axis_row(axis: Axis, happened: Sequence[Mark], width: int, label: Shown = "", track: Shown = " ") -> Row:
     """``02:41 ─── 02:51 ──── acme▲ ── D now``: times where nothing happened, else what did."""
     letters: list[tuple[str, Role]] = [(" ", "dim")] * axis.cells
     _put_times(letters, axis)
@@ -176,9 +185,13 @@ def axis_row(axis: Axis, happened: Sequence[Mark], width: int) -> Row:
         for cell in now:
             if letters[cell][1] == "dim":
                 letters[cell] = (" ", "dim")
-    line = Line(width).to(_LABEL_CELLS)
-    for role, alike in groupby(letters, itemgetter(1)):
-        line.put(safe("".join(letter for letter, _ in alike)), role)
+    line = Line(width).put(" ").put(label, "label").to(_LABEL_CELLS)
+    for blank, alike in groupby(letters, lambda letter: letter == (" ", "dim")):
+        if blank:
+            line.put(safe(track * len(list(alike))), "rule")
+            continue
+        for role, same in groupby(alike, itemgetter(1)):
+            line.put(safe("".join(letter for letter, _ in same)), role)
     return line.row()
 
 

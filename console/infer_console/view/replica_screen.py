@@ -7,7 +7,7 @@ from infer_console.view.banner import banner
 from infer_console.view.blockmap import block_section
 from infer_console.view.events import event_rows
 from infer_console.view.frame import ROOMY, bottom_row, start_rows, whole
-from infer_console.view.history import STRIP, history_section, strip_row
+from infer_console.view.history import STRIP, history_section, strip_row, time_row
 from infer_console.view.layout import Section, Want, drawn, fill
 from infer_console.view.look import Look, Size
 from infer_console.view.order import queue, roster
@@ -15,7 +15,7 @@ from infer_console.view.pool import device_row, pool_rows, step_row, why_row
 from infer_console.view.proposal import proposal_row
 from infer_console.view.queue import queue_section
 from infer_console.view.roster import roster_section
-from infer_console.view.row import Line, Row, beside
+from infer_console.view.row import Line, Row, Shown, beside
 from infer_console.view.slo import targets
 from infer_console.view.vital import replica_vitals, vital_row
 
@@ -23,8 +23,9 @@ from infer_console.view.vital import replica_vitals, vital_row
 TWO_FROM, WIDE = 100, 220
 #: The height from which curves have rows of their own.
 TALL = 44
-#: The height from which the doctor's proposal and what runs the replica have a row.
-PROPOSAL_FROM, DEVICE_FROM = 20, 26
+#: The height from which the doctor's proposal, what runs the replica and the time have a row.
+PROPOSAL_FROM, DEVICE_FROM, TIME_FROM = 20, 26, 30
+SCRUB: Shown = safe("p pause  [ ] scrub")
 
 
 def replica_screen(
@@ -111,6 +112,14 @@ def _numbers(
     width, height = size
     alarms = alarm_lines(picture, width, look.replica)
     tall = height >= TALL - 3 and columns == 1
+    # Curves have an axis of their own, and in the past the row of time stands below.
+    timed = int(
+        height >= TIME_FROM
+        and columns == 1
+        and not tall
+        and look.scrub is None
+        and any(series.values for series in replica.history.values())
+    )
     return [
         Section(
             Want("alarms", min(alarms, 1), min(alarms, 4 if height >= ROOMY else 2), 3),
@@ -126,6 +135,10 @@ def _numbers(
         Section(
             Want("history", int(not tall), int(not tall), 6),
             lambda given: [strip_row(replica.history, width, STRIP if width >= TWO_FROM else STRIP[1:])],
+        ),
+        Section(
+            Want("time", timed, timed, 8),
+            lambda given: [time_row(picture, width, replica.status.id, SCRUB)],
         ),
         Section(
             Want("curves", 7 if tall else 0, 7 if tall else 0, 6),
