@@ -90,9 +90,21 @@ async def test_screens_filters_and_orders() -> None:
         assert driven.app.return_code == 0
 
 
+def flat(text: str) -> str:
+    """What stands in the box, as one line."""
+    rows = [row.split("│")[1] for row in text.splitlines() if row.count("│") == 2]
+    return " ".join(" ".join(rows).split())
+
+
 async def test_the_palette_does_and_hands_on() -> None:
     async with drive(pictures.incident()) as driven:
         await driven.press("ctrl+p")
+        told = "hide (-X) columns of this screen's table; without a word: as they come"
+        assert told not in flat(driven.text)
+        for _ in range(10):
+            await driven.press("down")
+        assert told in flat(driven.text)  # of the chosen one, on two rows
+        await driven.press("escape", "ctrl+p")
         await driven.wait_for("Commands")
         await driven.type("doct")
         await driven.press("enter")

@@ -14,6 +14,8 @@ from infer_console.view.row import Line, Row, Shown
 #: Rows that an error may take of the screen above the line.
 MOST_ERROR_ROWS = 4
 PROMPT: Shown = ":"
+#: A palette is no wider.
+MOST_CELLS = 84
 
 
 def command_rows(line: CommandLine, known: Known, width: int) -> list[Row]:
@@ -53,22 +55,31 @@ def _error_rows(error: str, width: int) -> list[Row]:
 
 
 def palette_rows(search: str, found: Sequence[Found], at: int, width: int, height: int) -> list[Row]:
-    """A framed box: what is searched for, and the commands that fit."""
-    outer = max(20, min(84, width - 2))
+    """A framed box: what is searched for, and the commands that fit. What the chosen one does is told whole,
+    on a second row where it needs one."""
+    outer = max(20, min(MOST_CELLS, width - 2))
     inner = outer - 4
     room = max(1, min(16, height - 6))
     typed = Line(inner, "dialog").put("› ", "accent").put(safe(search), "strong").put("▏", "accent")
     rows = [typed.row()]
-    shown = window(len(found), room, at)
+    names = max((len(safe(each.line, 40)) for each in found), default=0)
+    column = min(names + 6, inner // 2)
+    chosen = _told(found[at], column, inner) if at < len(found) else []
+    shown = window(len(found), max(1, room - len(chosen[1:])), at)
     for index in shown:
-        each = found[index]
-        line = Line(inner, "cursor" if index == at else "dialog").put("▸ " if index == at else "  ", "accent")
-        line.put(safe(each.line, 40), "strong" if each.whole else "text").put(
-            "" if each.whole else " …", "dim"
-        )
-        line.to(min(26, inner // 2)).put("  ").put(safe(each.help), "dim")
-        rows.append(line.row())
+        rows += chosen if index == at else _told(found[index], column, inner, chosen=False)
     if not found:
         rows.append(Line(inner, "dialog").put("no command is like this", "dim").row())
-    rows += [Line(inner, "dialog").row()] * (room - max(1, len(shown)))
+    rows += [Line(inner, "dialog").row()] * (room + 1 - len(rows))
     return box(titled(outer, "Commands"), rows, " enter: do  esc: close ")
+
+
+def _told(each: Found, column: int, width: int, chosen: bool = True) -> list[Row]:
+    """A command and what it does: of the chosen one all of it."""
+    line = Line(width, "cursor" if chosen else "dialog").put("▸ " if chosen else "  ", "accent")
+    line.put(safe(each.line, 40), "strong" if each.whole else "text").put("" if each.whole else " …", "dim")
+    line.to(column)
+    room = max(8, width - column)
+    words = textwrap.wrap(safe(each.help), room)[:2] if chosen else [safe(each.help)]
+    rows = [line.put(safe(words[0] if words else ""), "dim").row()]
+    return rows + [Line(width, "cursor").to(column).put(safe(more), "dim").row() for more in words[1:]]

@@ -108,9 +108,9 @@ class PaletteScreen(OverlayScreen):
             case "enter":
                 self._entered()
             case "down" | "tab":
-                self._at += 1
+                self._at = min(self._at + 1, max(0, len(self._found()) - 1))
             case "up" | "shift+tab":
-                self._at -= 1
+                self._at = max(0, self._at - 1)
             case "backspace":
                 self._search, self._at = self._search[:-1], 0
             case _:

@@ -138,9 +138,9 @@ class PlannerScreen(ConsoleScreen):
 
     def _move(self, by: int) -> None:
         if self.grid.open:
-            self.grid.scrolled += by
-        else:
-            self.form.move(by)
+            self._scroll(by)
+            return
+        self.form.move(by)
         self.paint()
 
     def action_page_down(self) -> None:
@@ -156,11 +156,12 @@ class PlannerScreen(ConsoleScreen):
         self._scroll(FAR)
 
     def _scroll(self, by: int) -> None:
-        """Drawing knows how far it can go."""
+        """Drawing knows how far it can go, and the next key may have come with this one."""
         if self.grid.open:
             self.grid.scrolled += by
         else:
             self.form.scrolled += by
+        self.rows_now()
         self.paint()
 
     def action_kv_grid(self) -> None:
