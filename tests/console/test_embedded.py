@@ -23,7 +23,7 @@ from infer_console.embedded import (
 )
 from infer_engine.settings import DEFAULT_MODEL
 from support.eventually import eventually
-from support.processes import alive, children, wait_gone
+from support.processes import alive, children, started_here, wait_gone
 from support.server import short_directory
 from support.tiny_model import write_tiny_gguf
 
@@ -118,21 +118,21 @@ def test_a_killed_console_leaves_no_engine(directory: Path) -> None:
 
 
 def test_while_the_model_is_looked_for_something_else_is_done(directory: Path) -> None:
-    others = set(children(os.getpid()))
+    others = set(started_here())
     looking: set[int] = set()
     here = str(write_tiny_gguf(directory / "tiny.gguf"))
-    fetch_model(here, lambda: looking.update(set(children(os.getpid())) - others))
+    fetch_model(here, lambda: looking.update(set(started_here()) - others))
     assert looking
     with pytest.raises(EmbeddedError, match="could not be fetched"):
         fetch_model(str(directory / "nothing.gguf"))
 
 
 def test_who_is_told_to_end_leaves_no_fetching(directory: Path) -> None:
-    others = set(children(os.getpid()))
+    others = set(started_here())
     looking: set[int] = set()
 
     def told() -> None:
-        looking.update(set(children(os.getpid())) - others)
+        looking.update(set(started_here()) - others)
         raise SystemExit(143)
 
     with pytest.raises(SystemExit):

@@ -128,7 +128,7 @@ async def test_the_tap_reads_what_the_client_reads(server: EngineServer) -> None
         timing = asyncio.create_task(tap(server, request, "token-times"))
         async with aclosing(frames(response)) as documents:
             text = "".join([json.loads(each)["choices"][0]["text"] async for each in documents])
-    deltas = await asyncio.wait_for(tapping, 30)
+    deltas = await asyncio.wait_for(tapping, 60)
     assert "".join(delta.text for delta in deltas) == text
     assert deltas[0].index == 0
     assert [delta.index for delta in deltas[1:]] == [delta.index + delta.tokens for delta in deltas[:-1]]
@@ -138,7 +138,7 @@ async def test_the_tap_reads_what_the_client_reads(server: EngineServer) -> None
     gaps_s = [gap for delta in deltas for gap in delta.gaps_s]
     assert (len(gaps_s), gaps_s[0]) == (300, None)
     assert sum(number for delta in deltas for number in delta.characters) <= len(text)
-    times = await asyncio.wait_for(timing, 30)
+    times = await asyncio.wait_for(timing, 60)
     assert [gap for delta in times for gap in delta.gaps_s] == gaps_s
     assert {delta.text for delta in times} == {""}
     assert not any(delta.characters for delta in times)
@@ -149,7 +149,7 @@ async def test_several_taps_end_when_all_have_ended(server: EngineServer) -> Non
     async with watching(server) as watch, asked(server, 500), asked(server, 900):
         await watch.until(lambda mirror: len(running(mirror)) == 2)
         requests = running(watch.mirror)
-        deltas = await asyncio.wait_for(tap(server, ",".join(requests)), 30)
+        deltas = await asyncio.wait_for(tap(server, ",".join(requests)), 60)
     by_request = {each: [delta for delta in deltas if delta.request == each] for each in requests}
     assert sorted(sum(delta.tokens for delta in found) for found in by_request.values()) == [500, 900]
 

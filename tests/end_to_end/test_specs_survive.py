@@ -89,7 +89,7 @@ async def test_it_comes_back_as_it_was_left_however_it_ended(capsys: pytest.Capt
             family = server.children()
             os.kill(server.pid, signal.SIGKILL)
             await asyncio.gather(*load)
-            await asyncio.to_thread(server.process.wait, 20)
+            await asyncio.to_thread(server.process.wait, 60)
             assert wait_gone(family) == []
         with server_at(directory, "second.log") as server:
             wanted = {"r0": "drained", "r1": "fenced", "r2": "ready"}
@@ -119,7 +119,7 @@ async def test_it_comes_back_as_it_was_left_however_it_ended(capsys: pytest.Capt
             family = server.children()
             server.process.terminate()
             await asyncio.gather(*load)
-            assert await asyncio.to_thread(server.process.wait, 20) == 0
+            assert await asyncio.to_thread(server.process.wait, 60) == 0
             assert wait_gone(family) == []
         known, lost = SpecDir(directory / "state").read()
         assert (lost, known is None) == (None, False)
@@ -140,6 +140,6 @@ async def test_a_state_directory_that_cannot_be_used_is_said_at_once() -> None:
     with short_directory() as directory:
         (directory / "state").write_text("")
         server = EngineServer(directory, {"state_dir": str(directory / "state")})
-        assert await asyncio.to_thread(server.process.wait, 30) == 1
+        assert await asyncio.to_thread(server.process.wait, 60) == 1
         assert f"infer-engine: state directory {directory}/state: " in server.log
         server.stop()

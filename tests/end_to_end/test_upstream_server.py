@@ -28,7 +28,7 @@ def loop_of_its_own() -> Generator[Callable[[Coroutine[Any, Any, T]], T]]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield lambda what: asyncio.run_coroutine_threadsafe(what, loop).result(30)
+        yield lambda what: asyncio.run_coroutine_threadsafe(what, loop).result(60)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -15,7 +15,7 @@ from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Drain, Event, Step
 from infer_engine.settings import ReplicaSettings, ServerSettings
 from support.fleets import START_S, finished, until
-from support.processes import alive, children, wait_gone
+from support.processes import alive, started_here, wait_gone
 from support.tiny_model import write_tiny_gguf
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -61,13 +61,13 @@ async def real(model: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncGe
     )
     bench = Real(Fleet(settings))
     bench.fleet.feed.subscribe(bench.feed.append)
-    before = set(children(os.getpid()))
+    before = set(started_here())
     await bench.fleet.start()
     try:
         await until(lambda: len(bench.fleet.capacity.ready_replicas()) == 2, "two ready replicas", START_S)
         yield bench
     finally:
-        mine = set(children(os.getpid())) - before
+        mine = set(started_here()) - before
         await bench.fleet.stop()
         assert wait_gone(sorted(mine)) == []
         assert not bench.fleet.run_dir.exists()

@@ -17,7 +17,7 @@ from infer_engine.model.sampling import Sampling
 from infer_engine.protocol import Drain, Step
 from infer_engine.settings import ReplicaSettings, ServerSettings
 from support.fleets import START_S, finished, until
-from support.processes import children, wait_gone
+from support.processes import started_here, wait_gone
 from support.running import make_request, make_runner, run_all
 from support.tiny_model import write_tiny_gguf
 
@@ -83,7 +83,7 @@ async def pressed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Pr
             **SETTINGS,  # type: ignore[arg-type]
         ),
     )
-    before = set(children(os.getpid()))
+    before = set(started_here())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lifecycle, "FIRST_BACKOFF_S", 0.01)
         fleet = Fleet(settings)
@@ -93,7 +93,7 @@ async def pressed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Pr
             await until(lambda: len(fleet.capacity.ready_replicas()) == 2, "two ready replicas", START_S)
             yield bench
         finally:
-            mine = set(children(os.getpid())) - before
+            mine = set(started_here()) - before
             await fleet.stop()
             assert wait_gone(sorted(mine)) == []
 

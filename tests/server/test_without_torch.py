@@ -34,7 +34,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def completion(gateway: str) -> httpx2.Response:
-    with httpx2.Client(base_url=gateway, timeout=30) as client:
+    with httpx2.Client(base_url=gateway, timeout=60) as client:
         eventually(lambda: client.get("/readyz").status_code == 200)
         must = {"structured_outputs": {"choice": ["a", "b"]}}
         return client.post("/v1/completions", json={"model": "m", "prompt": "hi", "max_tokens": 5} | must)

@@ -117,6 +117,11 @@ _tell: str | None = None
 _now = Told()
 
 
+def elsewhere() -> int | None:
+    """The other process, where there is one."""
+    return None if _elsewhere is None else _elsewhere.process.pid
+
+
 def pytest_configure() -> None:
     global _tell
     _tell = os.environ.pop(TOLD, None)

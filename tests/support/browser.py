@@ -15,7 +15,7 @@ import pyte
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-START_S, ANSWER_S, SHOWN_S = 90.0, 30.0, 60.0
+START_S, ANSWER_S, SHOWN_S = 90.0, 60.0, 120.0
 WIDTH, HEIGHT = 1_440, 860
 #: Everything the page's terminal is given is kept, so that a test can draw it: its own glyphs are pixels.
 KEEP_WHAT_COMES = """

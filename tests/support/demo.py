@@ -14,8 +14,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from infer_console.terminal import link
 from infer_console.terminal.capabilities import capabilities
 from infer_console.terminal.link import Pace
+from infer_console.ui import app as console_app
 from infer_console.ui import departure, leaving
 from infer_console.ui.app import ConsoleApp
 from infer_console.ui.backpressure import is_behind
@@ -160,13 +162,16 @@ class CrashingCollector(FakeCollector):
 
 
 def demo_app(what: str, theme: str | None = None) -> DemoApp:
+    leaving.SLOW_LIMIT_S = 60.0  # a busy machine is no terminal that hangs
     guard = TerminalGuard()
     if what == "crash":
         return DemoApp(CrashingCollector(pictures.incident()), theme=theme, guard=guard)
     if what == "patient":
-        departure.ANSWER_S, leaving.SLOW_LIMIT_S = 30.0, 60.0
+        departure.ANSWER_S = 30.0
         what = "incident"
-    if what == "oracle":
+    if what in ("oracle", "holding"):
+        if what == "holding":
+            console_app.HOLD_S = link.ASK_AGAIN_S = 60.0
         return OracleApp(FakeCollector(pictures.incident()))
     display = Display(ascii_only=capabilities(os.environ).ascii_only)
     app = DemoApp(FakeCollector(PICTURES[what]()), theme=theme, guard=guard, display=display)

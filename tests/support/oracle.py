@@ -12,8 +12,10 @@ from support.terminal import PYTHONPATH, TESTS, Terminal, grid
 TELL = "\x0f"
 
 
-def oracle(path: Path, columns: int = 120, rows: int = 36, *, answers: bool = True) -> Terminal:
-    argv = [sys.executable, "-m", "support.demo", "oracle"]
+def oracle(
+    path: Path, columns: int = 120, rows: int = 36, *, answers: bool = True, what: str = "oracle"
+) -> Terminal:
+    argv = [sys.executable, "-m", "support.demo", what]
     env = {"PYTHONPATH": PYTHONPATH, "ORACLE": str(path)}
     return Terminal(argv, columns=columns, rows=rows, env=env, cwd=TESTS, answers=answers)
 

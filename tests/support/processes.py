@@ -2,11 +2,14 @@
 
 import os
 import time
+from collections.abc import Collection
 from pathlib import Path
 
+from support import apart
 
-def children(pid: int) -> list[int]:
-    """All living descendants of ``pid``, from /proc."""
+
+def children(pid: int, but: Collection[int] = ()) -> list[int]:
+    """All living descendants of ``pid``, from /proc; without ``but`` and what descends from those."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -19,10 +22,16 @@ def children(pid: int) -> list[int]:
             parents[int(entry.name)] = int(fields[1])
     found = {pid}
     while True:
-        more = {child for child, parent in parents.items() if parent in found} - found
+        more = {child for child, parent in parents.items() if parent in found and child not in but} - found
         if not more:
             return sorted(found - {pid})
         found |= more
+
+
+def started_here() -> list[int]:
+    """All that this process has started: without the tests that run apart, whose processes come and go."""
+    elsewhere = apart.elsewhere()
+    return children(os.getpid(), () if elsewhere is None else (elsewhere,))
 
 
 def alive(pid: int) -> bool:

@@ -145,8 +145,8 @@ class Terminal:
 
     def _answer_now(self, data: str) -> None:
         with self._answering:
+            self.answered += 1  # before whoever gets it can have ended
             os.write(self._leader, data.encode())
-            self.answered += 1
 
     def unread(self) -> int:
         """Bytes that the program left to be read by the next one."""
@@ -212,9 +212,14 @@ class Terminal:
         """Its exit status, once all that it wrote has been read: unless the terminal is stalled."""
         status = self.process.wait(timeout_s)
         if not self.stalled.is_set():
-            os.write(self._follower, LAST)
-            assert self._read_all.wait(timeout_s), "what it wrote was never read"
+            self.read_all(timeout_s)
         return status
+
+    def read_all(self, timeout_s: float = 60.0) -> None:
+        """Until all that a program that has ended wrote is in ``raw``."""
+        self._read_all.clear()
+        os.write(self._follower, LAST)
+        assert self._read_all.wait(timeout_s), "what it wrote was never read"
 
     def tty_now(self) -> list[object]:
         return termios.tcgetattr(self._follower)

@@ -28,7 +28,7 @@ def traces_of(bench: Bench, url: str, **settings: float) -> OtlpTraces:
 
 
 def wait_for(collector: Collector, roots: int) -> list[Span]:
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 60
     while True:
         found = [span for span in collector.spans if span.kind == Span.SPAN_KIND_SERVER]
         if len(found) >= roots:

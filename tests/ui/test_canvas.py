@@ -94,7 +94,7 @@ async def test_dialogs_that_were_closed_hold_nothing_that_was_rendered() -> None
             await driven.wait("the help", lambda: isinstance(driven.app.screen, HelpScreen))
             await driven.press("escape")
             await driven.wait("the fleet", lambda: isinstance(driven.app.screen, FleetScreen))
-        await driven.wait("as much as before", lambda: caches() <= before, timeout_s=20.0)
+        await driven.wait("as much as before", lambda: caches() <= before)
 
 
 async def test_only_the_screen_that_is_shown_holds_what_was_rendered() -> None:

@@ -22,7 +22,7 @@ def console(*words: str, term: str = "dumb") -> Terminal:
 
 def test_one_status_and_no_escape_sequence(server: EngineServer) -> None:
     with console("--connect", server.control_url) as terminal:
-        assert terminal.wait_exit(30) == 0
+        assert terminal.wait_exit() == 0
         terminal_text = bytes(terminal.raw)
         assert b"\x1b" not in terminal_text
         assert b"TERM=dumb cannot draw the console; this is one status" in terminal_text

@@ -77,8 +77,9 @@ def test_modes_are_as_they_were(how: str, status: int) -> None:
         assert terminal.wait_exit() == status
         terminal.stalled.clear()
         assert terminal.tty_now() == terminal.tty_before
-        terminal.wait_read(b"\x1b[?1049l")
+        terminal.read_all()
         raw = bytes(terminal.raw)
+        assert b"\x1b[?1049l" in raw
         left = {mode: on for mode, on in modes(raw).items() if on != (mode in ON_BY_ITSELF)}
         assert not left
         assert {1049, 25, 7, 1004, 2004} <= set(modes(raw))

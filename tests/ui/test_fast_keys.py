@@ -43,6 +43,7 @@ def test_the_key_again_before_the_prediction_was_shown_applies_nothing() -> None
         terminal.wait_for("RUN 186")
         terminal.send("DD")
         terminal.wait_for("prediction")
+        terminal.wait_for("again applies")
         terminal.send("q")  # typed into the dialog, which is still open
         terminal.send("\x1b")
         terminal.wait("the dialog gone", lambda text: "again applies" not in text)

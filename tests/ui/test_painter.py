@@ -128,14 +128,18 @@ def test_what_is_not_written_is_not_forgotten() -> None:
 @pytest.mark.terminal
 def test_answers_are_no_keys_however_torn_they_come(tmp_path: Path) -> None:
     """Every character of an answer alone, slower than the parser waits: none of them goes anywhere, though
-    the last one would go to another screen."""
-    with oracle(tmp_path / "told") as terminal:
+    the last one would go to another screen. The console holds what may go on for as long as it takes: a busy
+    machine sends the next character when it can."""
+    with oracle(tmp_path / "told", what="holding") as terminal:
         terminal.wait_for("RUN 186")
         wanted = told(terminal, tmp_path / "told", 1)
         terminal.screen.write_process_input = lambda data: None  # type: ignore[method-assign]
-        for answer in ("\x1b[12;41R", "\x1b[1;2R"):
+        for torn, answer in enumerate(("\x1b[12;41R", "\x1b[1;2R")):
             terminal.send("ttt")  # other colours, and a question behind the frame that stays open
-            time.sleep(0.2)
+            terminal.wait(
+                "an open question",
+                lambda _, torn=torn: terminal.raw.count(QUESTION) > terminal.answered + torn,
+            )
             for character in answer:
                 terminal.send(character)
                 time.sleep(0.13)

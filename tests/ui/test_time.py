@@ -246,7 +246,7 @@ async def test_the_audit_is_that_of_the_moment() -> None:
 async def test_a_replay_says_what_its_recording_lacks() -> None:
     recording = ReplayedRecording(RECORDING)
     recording.start()
-    assert recording.done.wait(20)
+    assert recording.done.wait(60)
     app = ConsoleApp(recording, theme=DEFAULT, past=recording, replay_speed=1.0, replay_at="now")
     try:
         async with app.run_test(size=(120, 36)) as pilot:

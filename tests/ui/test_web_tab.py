@@ -4,7 +4,6 @@ page."""
 import asyncio
 import base64
 import json
-import os
 import re
 import socket
 import sys
@@ -20,7 +19,7 @@ from aiohttp import web
 from infer_console.ui import web_tab
 from infer_console.ui.web import COOKIE, TokenServer
 from infer_console.ui.web_tab import Tab, packet_of, pong_of
-from support.processes import children, wait_gone
+from support.processes import started_here, wait_gone
 from support.terminal import PYTHONPATH
 
 TOKEN = "a-token-that-nobody-guesses"
@@ -123,11 +122,11 @@ _others: set[int] = set()
 @pytest.fixture(autouse=True)
 def look_around() -> None:
     _others.clear()
-    _others.update(children(os.getpid()))
+    _others.update(started_here())
 
 
 def new_children() -> list[int]:
-    return [pid for pid in children(os.getpid()) if pid not in _others]
+    return [pid for pid in started_here() if pid not in _others]
 
 
 async def until_consoles(count: int) -> list[int]:

@@ -111,4 +111,4 @@ def test_wait_finds_the_engine_of_a_console_that_came_after_it(runtime: Path, en
         embedded = runtime / "infer-console-a"
         embedded.mkdir(mode=0o700)
         (embedded / "control.sock").hardlink_to(engine.socket_path)
-        assert waiting.wait(60) == codes.OK
+        assert waiting.wait(120) == codes.OK

@@ -35,7 +35,7 @@ async def test_who_is_cancelled_leaves_the_work_to_itself() -> None:
     go, done = threading.Event(), threading.Event()
 
     def work() -> None:
-        go.wait(10)
+        go.wait(60)
         done.set()
 
     task = asyncio.create_task(aside(work))
@@ -44,9 +44,9 @@ async def test_who_is_cancelled_leaves_the_work_to_itself() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     go.set()
-    assert await asyncio.to_thread(done.wait, 10)
+    assert await asyncio.to_thread(done.wait, 60)
 
 
 def test_a_process_ends_while_work_is_under_way() -> None:
-    done = subprocess.run([sys.executable, "-c", LEAVES], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", LEAVES], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")

@@ -82,7 +82,7 @@ def exported(tmp_path: Path, *, redact: bool, to_at: float = ENDED + 60.0) -> Pa
 def replay(path: Path) -> ReplayedRecording:
     found = ReplayedRecording(path)
     found.start()
-    assert found.done.wait(20)
+    assert found.done.wait(60)
     assert found.trouble == ""
     return found
 

@@ -95,7 +95,7 @@ async def test_the_exported_recording_shows_what_was_shown(live: LiveConsole, tm
     recording = ReplayedRecording(path)
     recording.start()
     try:
-        assert recording.done.wait(30)
+        assert recording.done.wait(60)
         assert recording.trouble == ""
         shown = [live.pictures[index] for index in (6, 10, -1)]
         again = [recording.timeline.picture(picture.at) for picture in shown]
