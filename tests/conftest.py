@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 # The hooks of tests that run apart.
@@ -18,6 +20,14 @@ from support.apart import (  # noqa: F401
     pytest_runtest_logreport,
     pytest_unconfigure,
 )
+
+# The same examples in every run, and no verdict about a machine that has much else to do: a run that fails
+# fails again. More of them, drawn anew: HYPOTHESIS_PROFILE=searching.
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("searching", settings.get_profile("suite"), derandomize=False, max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 # Read once, when torch loads: idle compute threads sleep, else they starve the servers that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

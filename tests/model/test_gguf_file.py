@@ -54,7 +54,7 @@ def test_a_count_that_the_file_cannot_hold_is_refused_at_once(tmp_path: Path) ->
             read_gguf(path)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(changes=st.dictionaries(st.integers(0, 12_000), st.integers(0, 255), min_size=1, max_size=8))
 def test_changed_bytes_end_in_a_model_or_a_model_error(
     tiny_path: Path, tmp_path: Path, changes: dict[int, int]

@@ -238,7 +238,7 @@ def test_a_file_that_ends_early_is_refused_wherever_it_ends(tmp_path: Path) -> N
             read_hf_directory(path)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(changes=st.dictionaries(st.integers(0, 2500), st.integers(0, 255), min_size=1, max_size=6))
 def test_changed_bytes_end_in_a_model_or_a_model_error(
     cache: Path, tmp_path: Path, changes: dict[int, int]

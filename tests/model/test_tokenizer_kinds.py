@@ -220,7 +220,7 @@ def replace_one(value: Any, choose: Callable[[int], int], other: Any) -> Any:
     return other
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data(), other=JSON)
 @pytest.mark.parametrize("kind", [QWEN, LLAMA2_FIRST], ids=lambda kind: kind.name)
 def test_any_value_anywhere_ends_in_a_tokenizer_or_a_model_error(
