@@ -46,7 +46,7 @@ def test_a_measurement_that_is_ended_leaves_no_server(kind: str, number: int, se
         assert measuring.stdout is not None
         pid = int(measuring.stdout.readline())
         measuring.send_signal(number)
-        measuring.wait(30)
+        measuring.wait(60)
     assert wait_gone([pid]) == []
 
 
@@ -55,7 +55,7 @@ def test_children_end_with_their_server() -> None:
 
     port = free_port()
     with ServerProcess([sys.executable, "-c", STUBBORN, str(port)]) as process:
-        process.wait_until_ok(f"http://127.0.0.1:{port}/", 30.0)
+        process.wait_until_ok(f"http://127.0.0.1:{port}/", 60.0)
         child = int(httpx2.get(f"http://127.0.0.1:{port}/", trust_env=False).text)
         assert cpu_seconds(process.pid) >= 0
         family = [process.pid, child]
@@ -68,7 +68,7 @@ def test_a_server_that_ends_says_what_it_wrote() -> None:
         ServerProcess([sys.executable, "-c", code]) as process,
         pytest.raises(BenchError, match=r"ended with 3:\nno such model"),
     ):
-        process.wait_until_ok(f"http://127.0.0.1:{free_port()}/", 30.0)
+        process.wait_until_ok(f"http://127.0.0.1:{free_port()}/", 60.0)
 
 
 def test_a_server_that_never_answers_is_ended() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
@@ -45,13 +46,18 @@ def test_fleets_of_a_broker_alive_and_dead(tmp_path: Path, capsys: pytest.Captur
             serving(simulate="llama-8b@1xh100", name="Edge A", mqtt=url, replicas=2) as server,
         ):
             eventually(lambda: (ear.last("infer/v1/edge-a/r1/status") or {}).get("state") == "ready")
-            assert main(["discover", url, "--json"]) == codes.OK
-            (found,) = json.loads(capsys.readouterr().out)["found"]
+
+            def discovered() -> list[dict[str, Any]]:
+                """Once all that is retained has come in the time that is given for it."""
+                assert main(["discover", url, "--json"]) == codes.OK
+                return [each for each in json.loads(capsys.readouterr().out)["found"] if each["ready"] == 2]
+
+            (found,) = eventually(discovered)
             assert (found["name"], found["state"], found["simulated"]) == ("Edge A", "online", True)
             assert (found["replicas"], found["ready"]) == (2, 2)
             assert found["gateway"] == server.gateway_url
             assert found["url"] is None  # nobody reaches it from elsewhere
-        assert at(running)["edge-a"].state == "offline"
+        eventually(lambda: [each.state for each in at(running).values()] == ["offline"])
         assert at(running, "other") == {}
     assert main(["discover", url]) == codes.UNREACHABLE
     assert "mqtt broker" in capsys.readouterr().err
@@ -70,7 +76,9 @@ def test_what_others_write_there_is_bounded_text(tmp_path: Path, capsys: pytest.
             late__r1__status=b'{"state": "drained"}',
             late__r2__status=b"[" * 100_000,
         )
-        found = at(running)
+        found = eventually(
+            lambda: both if len(both := at(running)) == 2 and both["late"].replicas == 2 else None
+        )
         assert (found["bad"].state, found["bad"].name) == ("unknown", "bad")
         assert found["late"].state == "online"  # the will is of the life before
         assert (found["late"].ready, found["late"].replicas) == (1, 2)

@@ -82,7 +82,7 @@ async def bench() -> AsyncGenerator[Bench]:
         await bench.hears(Connected)
         yield bench
         bench.lines.feed_eof()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await bench.task == 0
 
 
@@ -141,7 +141,7 @@ async def test_one_that_waits_for_a_place_can_be_ended(bench: Bench) -> None:
 
 async def test_one_that_ray_is_still_making_is_no_orphan(bench: Bench) -> None:
     gate = threading.Event()
-    bench.ray.before_made = lambda: bool(gate.wait(10))  # type: ignore[assignment,return-value]
+    bench.ray.before_made = lambda: bool(gate.wait(60))  # type: ignore[assignment,return-value]
     bench.order(PLACE, End(key="r0.1", kindly=False))
     gate.set()
     await bench.hears(Ended)
