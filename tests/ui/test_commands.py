@@ -167,14 +167,14 @@ async def test_a_screenshot_is_what_is_on_the_screen(tmp_path: Path, monkeypatch
             await driven.type(line)
             await driven.press("enter")
 
-        await do(f"screenshot {named}")
+        await do(f"screenshot {named.name}")
         await driven.wait_for("shot.txt: ")
         shown = named.read_text(encoding="utf-8").splitlines()
         assert len(shown) == 36
         assert shown[1:-1] == driven.lines[1:-1]
         assert ":screenshot" not in shown[-1], "the command line is gone from it"
         assert named.stat().st_mode & 0o777 == 0o600
-        await do(f"screenshot {named}")
+        await do(f"screenshot {named.name}")
         await driven.wait_for("File exists")
         await do("screenshot shot.png")
         await driven.wait_for("ends in .svg or .txt")
