@@ -29,7 +29,12 @@ def mosquitto() -> str:
     return path
 
 
+class EndedError(AssertionError):
+    """With the log of one that ended by itself."""
+
+
 def free_port() -> int:
+    """Free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -42,15 +47,24 @@ def _as_ourselves() -> tuple[str, ...]:
 
 class Broker:
     def __init__(self, directory: Path, *lines: str, host: str = "127.0.0.1") -> None:
-        self.port = free_port()
         self.host = host
         self._config = directory / "mosquitto.conf"
         self._log = directory / "mosquitto.log"
         extra = lines or ("allow_anonymous true",)
-        self._config.write_text(
-            "\n".join((f"listener {self.port} 127.0.0.1", "persistence false", *_as_ourselves(), *extra, ""))
-        )
-        self.start()
+        for left in (2, 1, 0):
+            self.port = free_port()
+            self._config.write_text(
+                "\n".join(
+                    (f"listener {self.port} 127.0.0.1", "persistence false", *_as_ourselves(), *extra, "")
+                )
+            )
+            try:
+                self.start()
+            except EndedError:  # somebody else may have the port by now
+                if not left:
+                    raise
+            else:
+                return
 
     def start(self) -> None:
         with self._log.open("ab") as log:
@@ -63,7 +77,8 @@ class Broker:
                 socket.create_connection(("127.0.0.1", self.port), 10).close()
                 return
             except OSError:
-                assert self.process.poll() is None, self._log.read_text()
+                if self.process.poll() is not None:
+                    raise EndedError(self._log.read_text()) from None
                 assert time.monotonic() < deadline_s, "mosquitto does not listen"
                 time.sleep(0.02)
 

@@ -8,7 +8,7 @@ import socket
 import sys
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,12 @@ START = "from infer_console.cli import main; raise SystemExit(main())"
 WAIT_S = 120.0
 
 
+class EndedError(AssertionError):
+    pass
+
+
 def free_port() -> int:
+    """Free a moment ago."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
@@ -56,7 +61,7 @@ async def line_with(process: Process, words: bytes) -> str:
         while line := await process.stdout.readline():
             if words in line:
                 return line.decode()
-    raise AssertionError(f"it ended without saying {words!r}")
+    raise EndedError(f"it ended without saying {words!r}")
 
 
 @asynccontextmanager
@@ -66,8 +71,16 @@ async def served(place: Path) -> AsyncGenerator[tuple[str, Process]]:
     words = ("--simulate", "llama-70b@4xh100", "--replicas", "4", "--state-dir", str(place / "state"))
     async with started("serve", *words, "--control", control, "--listen", "127.0.0.1:0") as server:
         await line_with(server, b'"control"')
-        async with started("--connect", control, "web", "--port", str(free_port())) as web:
-            said = await line_with(web, b"/?token=")
+        async with AsyncExitStack() as stack:
+            for port in (free_port() for _ in range(3)):
+                web = await stack.enter_async_context(
+                    started("--connect", control, "web", "--port", str(port))
+                )
+                with suppress(EndedError):  # somebody else has the port by now
+                    said = await line_with(web, b"/?token=")
+                    break
+            else:
+                raise EndedError("the console's page is served at none of three ports")
             yield next(word for word in said.split() if "/?token=" in word), web
 
 
