@@ -13,7 +13,7 @@ from support.eventually import eventually
 from support.processes import wait_gone
 
 TESTS = Path(__file__).parent
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 INI = """[pytest]
 markers = apart: elsewhere
 addopts = -p no:cacheprovider -p no:schemathesis

@@ -21,7 +21,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(ROOT)],
         check=True,
-        timeout=280,
+        timeout=800,
     )
     (built,) = out.glob("infer_console-*.whl")
     return built
@@ -53,7 +53,7 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             str(wheel),
         ],
         check=True,
-        timeout=280,
+        timeout=800,
     )
     return home
 
