@@ -106,6 +106,7 @@ class Sidecar:
             if isinstance(answer, NotConnected):
                 raise SidecarError(answer.error + (await sidecar._why() if answer.see_log else ""))
             if not isinstance(answer, Connected):
+                await sidecar._hear_out()
                 raise SidecarError(f"the driver ended{sidecar._last_words()}")
         except BaseException:
             await sidecar.close()
@@ -144,20 +145,22 @@ class Sidecar:
                 break
             if harder is not None:
                 harder()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(END_S):
-                await asyncio.shield(self._tail_task)
+        await self._hear_out()
         self._tail_task.cancel()
         return f"the driver ended with {self._process.returncode}{self._last_words()}"
 
     async def _why(self) -> str:
         """The last that its log says, once it has ended: Ray's exceptions tell that it did not work, not
         why."""
+        await self._hear_out()
+        last = self._tail[-1] if self._tail else ""
+        return f" ({last.partition('] ')[2]})" if last.startswith("[") else ""
+
+    async def _hear_out(self) -> None:
+        """All that it wrote to stderr, once it has ended: the end of one pipe may come before the other's."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_S):
                 await asyncio.shield(self._tail_task)
-        last = self._tail[-1] if self._tail else ""
-        return f" ({last.partition('] ')[2]})" if last.startswith("[") else ""
 
     def _last_words(self) -> str:
         return f": {self._tail[-1]}" if self._tail else ""
