@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from infer_console.cli import codes, recordings
+from infer_console.cli import progress as progress_module
 from infer_console.cli.progress import Progress
 from support.incident import RECORDING
 
@@ -15,8 +16,9 @@ class FakeTerminal(io.StringIO):
         return True
 
 
-def test_a_terminal_is_told_and_left_as_it_was() -> None:
+def test_a_terminal_is_told_and_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = FakeTerminal()
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: 100.0)
     with Progress(terminal) as progress:
         progress.say("reading 5%")
         progress.say("reading 6%")  # so soon after, it is left out
