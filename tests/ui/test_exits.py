@@ -1,12 +1,16 @@
 """Every way out leaves every mode of the terminal as it was."""
 
+import inspect
 import os
 import re
 import signal
 import sys
+from pathlib import Path
 
 import pytest
+from support.eventually import eventually
 from support.terminal import PYTHONPATH, TESTS, Terminal
+from textual.drivers import linux_driver
 
 pytestmark = pytest.mark.terminal
 MODE = re.compile(rb"\x1b\[\?(\d+(?:;\d+)*)([hl])")
@@ -89,6 +93,50 @@ def test_modes_are_as_they_were(how: str, status: int) -> None:
         assert b"\x1b[6n" not in after, "an answer would be typed into the shell"
         if how == "crash":
             assert_plain_traceback(after.decode())
+
+
+def stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+
+
+@pytest.mark.parametrize("how", ["SIGSTOP", "SIGTSTP"])
+def test_what_was_stopped_goes_on_and_leaves_the_terminal_as_it_was(how: str) -> None:
+    argv = [sys.executable, "-m", "support.demo", "incident"]
+    env = {"PYTHONPATH": PYTHONPATH}
+    with Terminal(argv, columns=120, rows=36, env=env, cwd=TESTS, answers=True) as terminal:
+        terminal.wait_for("RUN 186")
+        for _ in range(2):
+            os.kill(terminal.pid, signal.Signals[how])
+            eventually(lambda: stopped(terminal.pid))
+            before = len(terminal.raw)
+            os.kill(terminal.pid, signal.SIGCONT)
+            terminal.wait("the screen anew", lambda _, before=before: b"RUN" in terminal.raw[before:])
+            terminal.send("2")
+            terminal.wait_for("ROSTER")
+            terminal.send("1")
+            terminal.wait("the fleet", lambda text: "ROSTER" not in text and "RUN 186" in text)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert terminal.tty_now() == terminal.tty_before
+        assert not {mode: on for mode, on in modes(terminal.raw).items() if on != (mode in ON_BY_ITSELF)}
+
+
+def test_who_ends_it_and_has_it_continue_gets_the_terminal_back() -> None:
+    """As timeout(1) and systemd do."""
+    argv = [sys.executable, "-m", "support.demo", "incident"]
+    with Terminal(argv, columns=120, rows=36, env={"PYTHONPATH": PYTHONPATH}, cwd=TESTS) as terminal:
+        terminal.wait_for("RUN 186")
+        os.kill(terminal.pid, signal.SIGTERM)
+        os.kill(terminal.pid, signal.SIGCONT)
+        assert terminal.wait_exit() == 128 + signal.SIGTERM
+        assert terminal.tty_now() == terminal.tty_before
+        assert not {mode: on for mode, on in modes(terminal.raw).items() if on != (mode in ON_BY_ITSELF)}
+
+
+def test_textual_still_knows_what_it_has_suspended() -> None:
+    source = inspect.getsource(linux_driver.LinuxDriver)
+    assert "self._must_signal_resume = True" in source
+    assert "signal.signal(signal.SIGCONT" in source
 
 
 def test_a_terminal_that_is_gone_ends_it_without_a_signal() -> None:

@@ -26,6 +26,7 @@ from infer_console.ui.alarm_round import AlarmRound
 from infer_console.ui.backpressure import is_stuck
 from infer_console.ui.calling import Calling
 from infer_console.ui.commander import Commander
+from infer_console.ui.continuing import resume_what_was_suspended
 from infer_console.ui.departure import Departure
 from infer_console.ui.display import DEFAULT_DISPLAY, Display
 from infer_console.ui.fleet_switch import FleetSwitch
@@ -202,6 +203,7 @@ class ConsoleApp(App[int]):
         self._signals.install(self._signalled)
 
     def on_mount(self) -> None:
+        resume_what_was_suspended(self._driver, lambda: self.on_loop(self.redraw_if_shown))
         self.push_screen("fleet")
         self.collector.on_picture(self._wake)
         self.set_interval(HEARTBEAT_S, self._heartbeat)
@@ -264,6 +266,11 @@ class ConsoleApp(App[int]):
         """Write every cell again, whatever the terminal is thought to show."""
         self.painter.forget()
         self.screen.refresh()
+
+    def redraw_if_shown(self) -> None:
+        """While this stood still something else may have been written there."""
+        if self._can_draw():
+            self.redraw()
 
     def _display(self, screen: "Screen[object]", renderable: "RenderableType | None") -> None:
         """In place of Textual's own, which writes what is repainted whether it changed or not."""
