@@ -7,6 +7,7 @@ import pytest
 from infer_console.contexts import COLOURS
 from infer_console.state.picture import Environment, Picture
 from infer_console.view.banner import banner
+from infer_console.view.fleet_list import fleet_rows
 from infer_console.view.look import Look
 from infer_console.view.people import also, others
 from infer_console.view.row import plain
@@ -123,3 +124,15 @@ def test_read_only_is_the_last_fact_to_go() -> None:
     picture = dataclasses.replace(picture, read_only=True)
     for width in (80, 120):
         assert "read-only (viewer)" in plain(banner(picture, Look(), width, pictures.NOW))
+
+
+@pytest.mark.parametrize(("ahead_s", "said"), [(-600.0, "10m00s ahead"), (150.0, "2m30s behind"), (0.0, None)])
+def test_a_clock_that_differs_from_the_servers_is_said_and_makes_no_other_fleet_stale(
+    ahead_s: float, said: str | None
+) -> None:
+    here = dataclasses.replace(pictures.incident(), ahead_s=ahead_s)
+    there = dataclasses.replace(here, at=here.at - ahead_s, ahead_s=0.0)
+    shown = plain(banner(here, Look(), 200, here.at))
+    assert (f"your clock {said}" in shown) if said is not None else ("your clock" not in shown)
+    rows = [plain(row) for row in fleet_rows({"a": here, "b": there}, "a", 100, 20, here.at)]
+    assert sum("LIVE" in row for row in rows) == 2

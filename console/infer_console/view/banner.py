@@ -195,6 +195,9 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
             facts.insert(0, held)
         if fleet.spec is not None and fleet.spec.shed:
             facts.insert(0, (safe("BATCH SHED"), "warn"))
+    if picture.ahead_s:
+        differs = "behind" if picture.ahead_s > 0 else "ahead"
+        facts.insert(0, (safe(f"your clock {age(abs(picture.ahead_s))} {differs}"), "warn"))
     if picture.embedded:
         facts.append((safe("embedded engine"), "dim"))
     if "estimates" in picture.capabilities:

@@ -16,8 +16,9 @@ def fleet_rows(fleets: Mapping[str, Picture], shown: str, width: int, height: in
     """A framed box. ``fleets`` by name, in the order of their numbers; ``shown`` is on the screens."""
     outer = max(24, min(WIDTH, width - 2))
     inner = outer - 4
+    ours_s = fleets[shown].ahead_s if shown in fleets else 0.0  # ``now`` is of that one's clock
     body = [
-        _row(number, name, picture, name == shown, inner, now)
+        _row(number, name, picture, name == shown, inner, now + picture.ahead_s - ours_s)
         for number, (name, picture) in enumerate(fleets.items(), 1)
     ]
     keys = Line(inner, "dialog").put(safe(f"1-{len(fleets)}"), "key").put(" shows it  ", "dim")
