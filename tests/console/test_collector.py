@@ -1,5 +1,6 @@
 """The collector against a real engine server: what it shows, what it sends, and how it ends."""
 
+import asyncio
 import os
 import socket
 import threading
@@ -12,6 +13,7 @@ from infer_console.collector import Collector
 from infer_console.connect import parse_url
 from infer_console.diagnosis.judge import Judge
 from infer_console.sending import MAX_COMMANDS, Answer
+from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import EngineStatus
 from infer_console.state.picture import USED, Picture
 from infer_engine.protocol import (
@@ -283,6 +285,12 @@ def test_where_this_machines_clock_is_wrong_moments_are_the_servers(
         assert abs(picture.ahead_s + 600.0) < ANSWER_S
     finally:
         assert collector.stop()
+
+    async def asked() -> float:
+        async with EngineClient(collector.target) as client:
+            return await client.now()
+
+    assert abs(asyncio.run(asked()) - right()) < ANSWER_S
 
 
 def test_a_server_that_goes_and_comes_back_is_found_again() -> None:

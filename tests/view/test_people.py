@@ -126,7 +126,9 @@ def test_read_only_is_the_last_fact_to_go() -> None:
         assert "read-only (viewer)" in plain(banner(picture, Look(), width, pictures.NOW))
 
 
-@pytest.mark.parametrize(("ahead_s", "said"), [(-600.0, "10m00s ahead"), (150.0, "2m30s behind"), (0.0, None)])
+@pytest.mark.parametrize(
+    ("ahead_s", "said"), [(-600.0, "10m00s ahead"), (150.0, "2m30s behind"), (0.0, None)]
+)
 def test_a_clock_that_differs_from_the_servers_is_said_and_makes_no_other_fleet_stale(
     ahead_s: float, said: str | None
 ) -> None:

@@ -64,10 +64,9 @@ def _diff_live(arguments: Namespace) -> int:
     from infer_console.recording import RecordingReader
     from infer_console.view.diff import parse_side
 
-    now = time.time()
-    moments = [parse_side(word, now)[1] or now for word in (arguments.a, arguments.b)]
-
     async def work(client: "EngineClient") -> int:
+        now = await client.now()
+        moments = [parse_side(word, now)[1] or now for word in (arguments.a, arguments.b)]
         timeline = Timeline(client.target.url)
         flight = FlightRecords(timeline, client.target.url, time.monotonic)
         for at in dict.fromkeys(moments):

@@ -6,7 +6,8 @@ import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
@@ -57,6 +58,7 @@ from infer_console.sources.routes import (
     request_path,
 )
 from infer_console.sources.transport import authorization, transport
+from infer_console.state.server_clock import AGREE_S
 
 HEARTBEAT_S = 2.0
 #: A stream that is silent for three heartbeats is broken.
@@ -86,6 +88,8 @@ class EngineClient:
             headers={"accept": "application/json", **authorization(target)},
             trust_env=False,
         )
+        #: What the server's clock shows more than ours, as its last answer was dated.
+        self._ahead_s: float | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,6 +98,12 @@ class EngineClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._http.aclose()
+
+    async def now(self) -> float:
+        """Unix seconds of the server's clock, to a second, where it differs from ours; else ours."""
+        if self._ahead_s is None:
+            await self.hello()
+        return time.time() + (self._ahead_s or 0.0)
 
     # --- looking
 
@@ -291,6 +301,7 @@ class EngineClient:
         try:
             response = await self._http.send(request, stream=True)
             try:
+                self._note_date(response)
                 body = await self._read(response)
             finally:
                 await response.aclose()
@@ -303,6 +314,12 @@ class EngineClient:
             return msgspec.json.decode(body, type=answer)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise NotUnderstoodError(f"{self.target.url}: {request.url.path}: {error}") from error
+
+    def _note_date(self, response: httpx2.Response) -> None:
+        with suppress(ValueError):  # one that is no date, or is not there, tells nothing
+            dated = parsedate_to_datetime(response.headers.get("date", ""))
+            ahead_s = dated.timestamp() + 0.5 - time.time()
+            self._ahead_s = ahead_s if abs(ahead_s) >= AGREE_S else 0.0
 
     async def _read(self, response: httpx2.Response) -> bytes:
         body = bytearray()
