@@ -15,6 +15,8 @@ import msgspec
 import zstandard
 from infer_engine.protocol import PROTOCOL_VERSION, Aside, Envelope, History
 
+from infer_console.frames_end import ends_with_a_frame
+
 FORMAT = 1
 #: A longer line is damage, or somebody's attack.
 MAX_LINE_BYTES = 8 * 1024 * 1024
@@ -165,8 +167,8 @@ class RecordingReader:
             rest = tail
             if len(rest) > MAX_LINE_BYTES:
                 raise _too_long()
-        if rest:
-            self.is_truncated = True  # half a line
+        if rest or not (self.is_truncated or ends_with_a_frame(file)):
+            self.is_truncated = True  # half a line, or half a frame
 
     def _decompressed(self, file: BinaryIO) -> Generator[bytes]:
         """Bounded pieces: a small file may hold very much."""
