@@ -1,5 +1,5 @@
-"""Whether a file of Zstandard frames ends where a frame does: a decompressor that is given half a frame at the
-end says nothing."""
+"""Whether a file of Zstandard frames ends where a frame does: a decompressor that is given half a frame at
+the end says nothing."""
 
 from typing import BinaryIO
 

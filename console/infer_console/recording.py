@@ -56,6 +56,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     taken: dict[str, int] = {}
 
 
+class _Format(msgspec.Struct):
+    """What a header of any format has, and no other object."""
+
+    recording: int
+
+
 class RecordingWriter:
     """Use as ``with``. Raises OSError of the file it writes to."""
 
@@ -111,6 +117,9 @@ class RecordingReader:
         self._lines = self._split(file)
         first = next(self._lines, None)
         try:
+            given = msgspec.json.decode(first or b"", type=_Format).recording
+            if given > FORMAT:
+                raise RecordingError(f"the recording's format is {given}, this console reads up to {FORMAT}")
             self.header = msgspec.json.decode(first or b"", type=Header)
         except (msgspec.DecodeError, RecursionError) as error:
             raise RecordingError(
@@ -119,10 +128,6 @@ class RecordingReader:
         history = self.header.history
         if history is not None and not (0 <= history.until_at <= LATEST_AT and history.step_s > 0):
             raise RecordingError("the recording is damaged: its history is of no time")
-        if self.header.recording > FORMAT:
-            raise RecordingError(
-                f"the recording's format is {self.header.recording}, this console reads up to {FORMAT}"
-            )
 
     def envelopes(self) -> Generator[Envelope]:
         """Messages in order; those that this console does not understand are skipped and counted."""

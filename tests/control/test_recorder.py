@@ -6,6 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+import zstandard
 from infer_console.recording import Header, RecordingError, RecordingReader, RecordingWriter
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import Picture
@@ -146,7 +147,18 @@ def test_that_a_recording_was_cut_is_told_wherever_that_was_within_a_frame() -> 
         assert reader.is_truncated == (missing > 0)
 
 
-@pytest.mark.parametrize("given", [b"", b"hello", b"\x28\xb5\x2f\xfd"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        b"",
+        b"hello",
+        b"\x28\xb5\x2f\xfd",
+        zstandard.compress(b"{}\n"),
+        zstandard.compress(b'{"epoch":"e","seq":1,"prev":0,"at":1.0,"delta":{"type":"reset"}}\n'),
+        zstandard.compress(b'{"recording":"1"}\n'),
+        zstandard.compress(b'{"recording":2,"marks":"of another kind"}\n'),
+    ],
+)
 def test_what_is_no_recording_is_refused(given: bytes) -> None:
     with pytest.raises(RecordingError):
         RecordingReader(io.BytesIO(given))

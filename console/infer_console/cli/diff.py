@@ -24,7 +24,7 @@ WIDTH = 100
 
 
 def _diff(arguments: Namespace) -> int:
-    from infer_console.cli.output import complain
+    from infer_console.cli.output import complain, note
     from infer_console.view.diff import SideError
 
     try:
@@ -41,6 +41,8 @@ def _diff(arguments: Namespace) -> int:
             sides = [_side(recording.timeline.picture, word, end_at) for word in (arguments.a, arguments.b)]
         finally:
             recording.stop()
+        if recording.trouble:
+            note(recording.trouble)
         _print_diff(sides, as_json=arguments.json)
     except SideError as error:
         complain(str(error))
