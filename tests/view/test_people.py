@@ -11,6 +11,7 @@ from infer_console.view.fleet_list import fleet_rows
 from infer_console.view.look import Look
 from infer_console.view.people import also, others
 from infer_console.view.row import plain
+from infer_console.view.scrubber import Scrub
 from infer_engine.protocol import Attached, LeaseHolder, Simulation
 from msgspec.structs import replace
 from support import pictures
@@ -138,3 +139,14 @@ def test_a_clock_that_differs_from_the_servers_is_said_and_makes_no_other_fleet_
     assert (f"your clock {said}" in shown) if said is not None else ("your clock" not in shown)
     rows = [plain(row) for row in fleet_rows({"a": here, "b": there}, "a", 100, 20, here.at)]
     assert sum("LIVE" in row for row in rows) == 2
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("live", [True, False])
+def test_a_moment_within_a_gap_is_not_shown_as_though_it_were_known(live: bool, width: int) -> None:
+    picture = pictures.incident()
+    look = Look(scrub=Scrub(from_at=0.0, to_at=picture.at + 900.0, at=picture.at, live=live))
+    for age_s, said in ((2.0, None), (750.0, "NOTHING TOLD FOR 12m")):
+        link = dataclasses.replace(picture.link, age_s=age_s, state="live" if said is None else "stale")
+        shown = plain(banner(dataclasses.replace(picture, link=link), look, width, picture.at))
+        assert (said in shown) if said is not None else ("NOTHING" not in shown), shown

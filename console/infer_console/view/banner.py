@@ -84,6 +84,8 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
             right.append((safe(f"{picture.link.bytes_per_s / 1000:.1f}KB/s"), "dim"))
     if look.scrub is None or not look.scrub.past:
         right.append((clock(now), "text"))
+    elif (picture.link.age_s or 0.0) > STALE_AFTER_S:  # a gap: what is shown is from before it
+        right.append((safe(f"NOTHING TOLD FOR {age(picture.link.age_s)}"), "crit"))
     while len(right) > 1 and line.used > width - _cells(right):  # they never run into what stands before them
         spared = next((each for each in right if each[1] == "dim"), right[-1])
         right.remove(spared)
