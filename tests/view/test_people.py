@@ -8,7 +8,7 @@ from infer_console.contexts import COLOURS
 from infer_console.state.picture import Environment, Picture
 from infer_console.view.banner import banner
 from infer_console.view.fleet_list import fleet_rows
-from infer_console.view.look import Look
+from infer_console.view.look import Look, OtherFleet
 from infer_console.view.people import also, others
 from infer_console.view.row import plain
 from infer_console.view.scrubber import Scrub
@@ -150,3 +150,17 @@ def test_a_moment_within_a_gap_is_not_shown_as_though_it_were_known(live: bool, 
         link = dataclasses.replace(picture.link, age_s=age_s, state="live" if said is None else "stale")
         shown = plain(banner(dataclasses.replace(picture, link=link), look, width, picture.at))
         assert (said in shown) if said is not None else ("NOTHING" not in shown), shown
+
+
+def test_a_fleet_that_never_answered_does_not_look_like_one_that_is_well() -> None:
+    picture = pictures.incident()
+    others = (OtherFleet("a", 0, "live"), OtherFleet("b", 0, "connecting"), OtherFleet("c", 0, "lost"))
+    row = banner(picture, Look(others=others), 200, picture.at)
+    assert "b CONNECTING  c LOST  a  " in plain(row)
+    none = pictures.starting()
+    gone = dataclasses.replace(
+        none,
+        link=dataclasses.replace(none.link, state="connecting", message="cannot connect \x1b[2J refused"),
+    )
+    rows = [plain(each) for each in fleet_rows({"a": picture, "b": gone}, "a", 100, 20, picture.at)]
+    assert any("CONNECTING" in each and "cannot connect ␛[2J refused" in each for each in rows)

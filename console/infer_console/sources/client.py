@@ -64,6 +64,8 @@ HEARTBEAT_S = 2.0
 #: A stream that is silent for three heartbeats is broken.
 SILENCE_S = 3 * HEARTBEAT_S
 ANSWER_TIMEOUT_S = 15.0
+#: A whole document takes that long at most, however steadily it drips.
+DOCUMENT_TIMEOUT_S = 60.0
 #: How often a command is sent whose answer did not come, and how long after the last time.
 MOST_ATTEMPTS = 3
 RETRY_AFTER_S = 0.2
@@ -299,12 +301,16 @@ class EngineClient:
 
     async def _send(self, request: httpx2.Request, answer: type[T]) -> T:
         try:
-            response = await self._http.send(request, stream=True)
-            try:
-                self._note_date(response)
-                body = await self._read(response)
-            finally:
-                await response.aclose()
+            async with asyncio.timeout(DOCUMENT_TIMEOUT_S):
+                response = await self._http.send(request, stream=True)
+                try:
+                    self._note_date(response)
+                    body = await self._read(response)
+                finally:
+                    await response.aclose()
+        except TimeoutError as error:
+            said = f"no whole answer in {DOCUMENT_TIMEOUT_S:g} s"
+            raise UnreachableError(self.target.url, said, sent=True) from error
         except httpx2.HTTPError as error:
             sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
             raise UnreachableError(self.target.url, why(error), sent=sent) from error

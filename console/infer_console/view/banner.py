@@ -138,10 +138,11 @@ _COLOURS: dict[str, Role] = {
 def _others(look: Look) -> list[tuple[SafeText, Role]]:
     """``us-east 2▲``: the fleets that are not shown, those with critical alarms first."""
     shown: list[tuple[SafeText, Role]] = []
-    for other in sorted(look.others, key=lambda each: -each.critical):
+    for other in sorted(look.others, key=lambda each: (-each.critical, each.link == "live")):
         name = safe(other.name, 24)
-        if other.link not in ("live", "connecting", "starting"):
-            shown.append((safe(f"{name} {other.link.upper()}"), "crit"))
+        if other.link != "live":  # one that never answered is not to look like one that is well
+            role: Role = "warn" if other.link in ("connecting", "starting") else "crit"
+            shown.append((safe(f"{name} {other.link.upper()}"), role))
         else:
             alarms = f" {other.critical}▲" if other.critical else ""
             shown.append((safe(f"{name}{alarms}"), "crit" if alarms else "dim"))
