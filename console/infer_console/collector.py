@@ -248,7 +248,7 @@ class Collector:
                 client, self._state, self._changed.set, self._engine, self._taper.message
             )
             self._audit_tail = AuditTail(client, self._audit_told)
-            self._lookups = Lookups(client, self._state.looked_up, self._changed.set)
+            self._lookups = Lookups(client, self._state.looked_up, self._changed.set, self._now)
             self._loop = asyncio.get_running_loop()
             self._started.set()
             try:
@@ -332,8 +332,8 @@ class Collector:
                 judged_before,
                 content,
                 self.target.url,
-                shift_s=time.time() - self._taper.at(time.monotonic()),
-                offset_s=time.time() - time.monotonic(),
+                shift_s=self._now() - self._taper.at(time.monotonic()),
+                offset_s=self._now() - time.monotonic(),
                 go_on=lambda: not self._ending,
             )
         except (RefusedError, UnreachableError, NotUnderstoodError, RecordingError) as failure:
@@ -342,10 +342,16 @@ class Collector:
         self._judge.take(judge)
         self._publish()
 
+    def _now(self) -> float:
+        """The server's clock: its events, deadlines and leases are told in it."""
+        return self._state.clock.at(time.time(), time.monotonic())
+
     def _draw(self) -> Picture:
         now_s = time.monotonic()
-        picture = self._state.picture(time.time(), now_s)
-        picture = dataclasses.replace(self._judge.judged(picture, now_s), audit=self._audit)
+        wall = time.time()
+        at = self._state.clock.at(wall, now_s)
+        picture = self._judge.judged(self._state.picture(at, now_s), now_s)
+        picture = dataclasses.replace(picture, audit=self._audit, ahead_s=at - wall)
         self._taper.drawn(picture, now_s)
         return picture
 

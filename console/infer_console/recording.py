@@ -15,6 +15,8 @@ import msgspec
 import zstandard
 from infer_engine.protocol import PROTOCOL_VERSION, Aside, Envelope, History
 
+from infer_console.frames_end import ends_with_a_frame
+
 FORMAT = 1
 #: A longer line is damage, or somebody's attack.
 MAX_LINE_BYTES = 8 * 1024 * 1024
@@ -52,6 +54,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     history: History | None = None
     #: How many samples the histories had by then: a sparkline's cells keep their boundaries.
     taken: dict[str, int] = {}
+
+
+class _Format(msgspec.Struct):
+    """What a header of any format has, and no other object."""
+
+    recording: int
 
 
 class RecordingWriter:
@@ -109,6 +117,9 @@ class RecordingReader:
         self._lines = self._split(file)
         first = next(self._lines, None)
         try:
+            given = msgspec.json.decode(first or b"", type=_Format).recording
+            if given > FORMAT:
+                raise RecordingError(f"the recording's format is {given}, this console reads up to {FORMAT}")
             self.header = msgspec.json.decode(first or b"", type=Header)
         except (msgspec.DecodeError, RecursionError) as error:
             raise RecordingError(
@@ -117,10 +128,6 @@ class RecordingReader:
         history = self.header.history
         if history is not None and not (0 <= history.until_at <= LATEST_AT and history.step_s > 0):
             raise RecordingError("the recording is damaged: its history is of no time")
-        if self.header.recording > FORMAT:
-            raise RecordingError(
-                f"the recording's format is {self.header.recording}, this console reads up to {FORMAT}"
-            )
 
     def envelopes(self) -> Generator[Envelope]:
         """Messages in order; those that this console does not understand are skipped and counted."""
@@ -165,8 +172,8 @@ class RecordingReader:
             rest = tail
             if len(rest) > MAX_LINE_BYTES:
                 raise _too_long()
-        if rest:
-            self.is_truncated = True  # half a line
+        if rest or not (self.is_truncated or ends_with_a_frame(file)):
+            self.is_truncated = True  # half a line, or half a frame
 
     def _decompressed(self, file: BinaryIO) -> Generator[bytes]:
         """Bounded pieces: a small file may hold very much."""

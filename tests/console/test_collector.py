@@ -1,8 +1,10 @@
 """The collector against a real engine server: what it shows, what it sends, and how it ends."""
 
+import asyncio
 import os
 import socket
 import threading
+import time
 from collections.abc import Generator
 from concurrent.futures import Future
 
@@ -11,6 +13,7 @@ from infer_console.collector import Collector
 from infer_console.connect import parse_url
 from infer_console.diagnosis.judge import Judge
 from infer_console.sending import MAX_COMMANDS, Answer
+from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import EngineStatus
 from infer_console.state.picture import USED, Picture
 from infer_engine.protocol import (
@@ -266,6 +269,28 @@ def test_the_callback_wakes_also_when_nothing_happens_and_its_failure_stops_noth
     collector.on_picture(wake)
     eventually(lambda: len(wakes) >= 3)
     collector.on_picture(None)
+
+
+def test_where_this_machines_clock_is_wrong_moments_are_the_servers(
+    engine: EngineServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 600.0)
+    collector = Collector(parse_url(engine.control_url))
+    collector.start()
+    try:
+        eventually(lambda: collector.picture.link.state == "live")
+        picture = collector.picture
+        assert abs(picture.at - right()) < ANSWER_S  # a busy machine is late, not ten minutes ahead
+        assert abs(picture.ahead_s + 600.0) < ANSWER_S
+    finally:
+        assert collector.stop()
+
+    async def asked() -> float:
+        async with EngineClient(collector.target) as client:
+            return await client.now()
+
+    assert abs(asyncio.run(asked()) - right()) < ANSWER_S
 
 
 def test_a_server_that_goes_and_comes_back_is_found_again() -> None:

@@ -6,6 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+import zstandard
 from infer_console.recording import Header, RecordingError, RecordingReader, RecordingWriter
 from infer_console.state.fold import ConsoleState
 from infer_console.state.picture import Picture
@@ -127,7 +128,37 @@ def test_a_cut_recording_is_readable_up_to_there(context: Context) -> None:
     assert len(whole) - 1 <= len(cut) + 1
 
 
-@pytest.mark.parametrize("given", [b"", b"hello", b"\x28\xb5\x2f\xfd"])
+def test_that_a_recording_was_cut_is_told_wherever_that_was_within_a_frame() -> None:
+    file, ends = io.BytesIO(), [0]
+    with RecordingWriter(file, Header(epoch="e")) as writer:
+        for number in (1, 2, 400):  # the last, of letters all alike, has blocks of other kinds
+            writer.aside(b'{"n":%d,"x":"%s"}' % (number, b"x" * number * number * 7))
+            writer.flush()
+            ends.append(file.tell())
+    content = file.getvalue()
+    for cut in range(ends[1], len(content) + 1):
+        reader = RecordingReader(io.BytesIO(content[:cut]))
+        assert list(reader.messages()) == []
+        assert reader.is_truncated == (cut not in ends), (cut, ends)
+    skippable = (0x184D2A51).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
+    for missing in range(4):
+        reader = RecordingReader(io.BytesIO(content + skippable[: len(skippable) - missing]))
+        assert list(reader.messages()) == []
+        assert reader.is_truncated == (missing > 0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        b"",
+        b"hello",
+        b"\x28\xb5\x2f\xfd",
+        zstandard.compress(b"{}\n"),
+        zstandard.compress(b'{"epoch":"e","seq":1,"prev":0,"at":1.0,"delta":{"type":"reset"}}\n'),
+        zstandard.compress(b'{"recording":"1"}\n'),
+        zstandard.compress(b'{"recording":2,"marks":"of another kind"}\n'),
+    ],
+)
 def test_what_is_no_recording_is_refused(given: bytes) -> None:
     with pytest.raises(RecordingError):
         RecordingReader(io.BytesIO(given))

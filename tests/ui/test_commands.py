@@ -1,11 +1,13 @@
 """The command line, the palette, keymaps and saved views, through the real app."""
 
+import resource
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from infer_console.habits.history import history_path, read_history
-from infer_console.ui.screenshot import svg_of
+from infer_console.habits.views import SavedView, ViewError, save_view
+from infer_console.ui.screenshot import svg_of, write_screenshot
 from infer_console.ui.themes import DEFAULT, load_themes
 from infer_console.view.look import MAX_FILTER
 from infer_console.view.row import Span
@@ -202,6 +204,20 @@ async def test_a_screenshot_is_what_is_on_the_screen(tmp_path: Path, monkeypatch
         await driven.wait_for("no screenshot: ")
         await driven.press("e")
         await driven.wait_for("not exported: ")
+
+
+def test_what_the_disk_does_not_take_leaves_no_file_behind(tmp_path: Path) -> None:
+    shot, views = tmp_path / "shot.txt", tmp_path / "views.toml"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_screenshot(shot, [(Span("x" * 100, cells=100),)], load_themes()[DEFAULT])
+        with pytest.raises(ViewError, match=r"views\.toml: File too large$"):
+            save_view(views, "mine", SavedView())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_text_of_others_is_no_markup_in_a_screenshot() -> None:

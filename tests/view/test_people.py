@@ -7,9 +7,11 @@ import pytest
 from infer_console.contexts import COLOURS
 from infer_console.state.picture import Environment, Picture
 from infer_console.view.banner import banner
-from infer_console.view.look import Look
+from infer_console.view.fleet_list import fleet_rows
+from infer_console.view.look import Look, OtherFleet
 from infer_console.view.people import also, others
 from infer_console.view.row import plain
+from infer_console.view.scrubber import Scrub
 from infer_engine.protocol import Attached, LeaseHolder, Simulation
 from msgspec.structs import replace
 from support import pictures
@@ -123,3 +125,42 @@ def test_read_only_is_the_last_fact_to_go() -> None:
     picture = dataclasses.replace(picture, read_only=True)
     for width in (80, 120):
         assert "read-only (viewer)" in plain(banner(picture, Look(), width, pictures.NOW))
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "said"), [(-600.0, "10m00s ahead"), (150.0, "2m30s behind"), (0.0, None)]
+)
+def test_a_clock_that_differs_from_the_servers_is_said_and_makes_no_other_fleet_stale(
+    ahead_s: float, said: str | None
+) -> None:
+    here = dataclasses.replace(pictures.incident(), ahead_s=ahead_s)
+    there = dataclasses.replace(here, at=here.at - ahead_s, ahead_s=0.0)
+    shown = plain(banner(here, Look(), 200, here.at))
+    assert (f"your clock {said}" in shown) if said is not None else ("your clock" not in shown)
+    rows = [plain(row) for row in fleet_rows({"a": here, "b": there}, "a", 100, 20, here.at)]
+    assert sum("LIVE" in row for row in rows) == 2
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("live", [True, False])
+def test_a_moment_within_a_gap_is_not_shown_as_though_it_were_known(live: bool, width: int) -> None:
+    picture = pictures.incident()
+    look = Look(scrub=Scrub(from_at=0.0, to_at=picture.at + 900.0, at=picture.at, live=live))
+    for age_s, said in ((2.0, None), (750.0, "NOTHING TOLD FOR 12m")):
+        link = dataclasses.replace(picture.link, age_s=age_s, state="live" if said is None else "stale")
+        shown = plain(banner(dataclasses.replace(picture, link=link), look, width, picture.at))
+        assert (said in shown) if said is not None else ("NOTHING" not in shown), shown
+
+
+def test_a_fleet_that_never_answered_does_not_look_like_one_that_is_well() -> None:
+    picture = pictures.incident()
+    others = (OtherFleet("a", 0, "live"), OtherFleet("b", 0, "connecting"), OtherFleet("c", 0, "lost"))
+    row = banner(picture, Look(others=others), 200, picture.at)
+    assert "b CONNECTING  c LOST  a  " in plain(row)
+    none = pictures.starting()
+    gone = dataclasses.replace(
+        none,
+        link=dataclasses.replace(none.link, state="connecting", message="cannot connect \x1b[2J refused"),
+    )
+    rows = [plain(each) for each in fleet_rows({"a": picture, "b": gone}, "a", 100, 20, picture.at)]
+    assert any("CONNECTING" in each and "cannot connect ␛[2J refused" in each for each in rows)

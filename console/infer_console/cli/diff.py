@@ -24,7 +24,7 @@ WIDTH = 100
 
 
 def _diff(arguments: Namespace) -> int:
-    from infer_console.cli.output import complain
+    from infer_console.cli.output import complain, note
     from infer_console.view.diff import SideError
 
     try:
@@ -41,6 +41,8 @@ def _diff(arguments: Namespace) -> int:
             sides = [_side(recording.timeline.picture, word, end_at) for word in (arguments.a, arguments.b)]
         finally:
             recording.stop()
+        if recording.trouble:
+            note(recording.trouble)
         _print_diff(sides, as_json=arguments.json)
     except SideError as error:
         complain(str(error))
@@ -64,10 +66,9 @@ def _diff_live(arguments: Namespace) -> int:
     from infer_console.recording import RecordingReader
     from infer_console.view.diff import parse_side
 
-    now = time.time()
-    moments = [parse_side(word, now)[1] or now for word in (arguments.a, arguments.b)]
-
     async def work(client: "EngineClient") -> int:
+        now = await client.now()
+        moments = [parse_side(word, now)[1] or now for word in (arguments.a, arguments.b)]
         timeline = Timeline(client.target.url)
         flight = FlightRecords(timeline, client.target.url, time.monotonic)
         for at in dict.fromkeys(moments):

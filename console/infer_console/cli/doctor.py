@@ -58,19 +58,24 @@ async def _examine(
     state.hello(hello)
     trouble = await _past(client, hello.capabilities, state, doctor)
     state.opened()
-    findings = doctor.look(state.picture(time.time(), time.time()))
+    offset_s = await client.now() - time.time()
+
+    def now() -> float:
+        return time.time() + offset_s
+
+    findings = doctor.look(state.picture(now(), now()))
     end_s = time.monotonic() + WATCH_S
     try:
         async with asyncio.timeout(WATCH_S + SILENT_S), client.watch((), (), 2.0) as stream:
             async for text in stream.messages():
-                state.fold(_decode(text), time.time())
-                state.sample(time.time())
-                findings = doctor.look(state.picture(time.time(), time.time()))
+                state.fold(_decode(text), now())
+                state.sample(now())
+                findings = doctor.look(state.picture(now(), now()))
                 if time.monotonic() >= end_s:
                     break
     except TimeoutError:
         pass  # a quiet fleet has little to tell
-    picture = state.picture(time.time(), time.time())
+    picture = state.picture(now(), now())
     return findings, find_alarms(picture), hello.fleet.simulated, trouble, nothing_found(picture)
 
 
@@ -87,7 +92,7 @@ async def _past(
             state.look_back(_without_the_end(await client.history(HISTORY_S, STEP_S)))
         if "recorder" not in capabilities:
             return "this server has no flight recorder"
-        content = await told_before(client, time.time() - PAST_S)
+        content = await told_before(client, await client.now() - PAST_S)
         if content is None:
             return "the flight recorder has too much of it"
         fold_before(RecordingReader(io.BytesIO(content)), state, doctor.look)

@@ -153,7 +153,8 @@ def _patience_s(operation: Operation) -> float:
             math.inf if operation.kind == "drain" else SHORT_TIMEOUT_S
         )  # a drain was asked to take its time
     grace_s = DEADLINE_GRACE_S if operation.params.get("on_deadline") == "cancel" else 1.0
-    return max(0.0, operation.deadline_at - time.time()) + grace_s
+    # Both by the server's clock: ours may show something else.
+    return max(0.0, operation.deadline_at - operation.started_at) + grace_s
 
 
 def _progress(operation: Operation) -> str:

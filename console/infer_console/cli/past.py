@@ -145,10 +145,11 @@ def _record_for_days(arguments: Namespace, directory: Path) -> int:
 
 async def _from_recorder(client: "EngineClient", file: BinaryIO, last_s: float | None) -> int:
     size = 0
-    async with aclosing(client.recording(None if last_s is None else time.time() - last_s, None)) as chunks:
+    from_at = None if last_s is None else await client.now() - last_s
+    async with aclosing(client.recording(from_at, None)) as chunks:
         async for chunk in chunks:
             size += file.write(chunk)
-    return size + await _beside(client, file, None if last_s is None else time.time() - last_s)
+    return size + await _beside(client, file, from_at)
 
 
 async def _beside(client: "EngineClient", file: BinaryIO, from_at: float | None) -> int:
@@ -171,8 +172,8 @@ async def _live(client: "EngineClient", file: BinaryIO, duration_s: float) -> in
 
     hello = await client.hello()
     replicas = [each.id for each in (await client.state()).replicas][:MAX_REPLICAS]
-    began_at = time.time()
-    header = Header(epoch=hello.epoch, made_at=began_at, simulated=hello.fleet.simulated)
+    began_at = await client.now()
+    header = Header(epoch=hello.epoch, made_at=time.time(), simulated=hello.fleet.simulated)
     with RecordingWriter(file, header) as writer:
         flushed_s = time.monotonic()
         try:

@@ -131,6 +131,8 @@ def _export(arguments: Namespace) -> int:
                 reached=lambda at: progress.say(f"writing {_share(at, from_at, to_at):.0%}"),
             ).run(None)
         note(f"{arguments.file}: {done.messages:,} messages, {done.bytes:,} bytes")
+        if recording.trouble:
+            note(f"{arguments.recording}: {recording.trouble}")
         return codes.OK
     except ValueError as error:
         complain(f"--span: {error}")

@@ -93,7 +93,9 @@ def save_view(path: Path, name: str, view: SavedView) -> dict[str, SavedView]:
         written = f"{_without(text, name).rstrip()}\n\n{_block(name, view)}"
         saved = _views_of(written, path)
         write_private(path, written)
-    except (OSError, TomlError) as error:
+    except OSError as error:
+        raise ViewError(f"{path}: {error.strerror or error}") from error
+    except TomlError as error:
         raise ViewError(f"{path}: {error}") from error
     return saved
 

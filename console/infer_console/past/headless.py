@@ -101,8 +101,9 @@ class HeadlessRecorder:
         lost = f"nothing lost in {self.gaps} gaps" if self.gaps else "nothing lost"
         if self.lost_s:
             lost = f"{self.lost_s:.1f} s lost in {self.gaps} gaps"
-        if self.unwritten:
-            lost += f", {self.unwritten:,} messages not written"
+        if self.unwritten:  # and what waited to be written when the disk did not take it
+            heard = f"{lost} on the way" if self.lost_s else "all came"
+            lost = f"{heard}, at least {self.unwritten:,} messages could not be written"
         return f"{self.messages:,} messages recorded, {lost}"
 
     # --- what comes

@@ -6,7 +6,8 @@ import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
@@ -57,11 +58,14 @@ from infer_console.sources.routes import (
     request_path,
 )
 from infer_console.sources.transport import authorization, transport
+from infer_console.state.server_clock import AGREE_S
 
 HEARTBEAT_S = 2.0
 #: A stream that is silent for three heartbeats is broken.
 SILENCE_S = 3 * HEARTBEAT_S
 ANSWER_TIMEOUT_S = 15.0
+#: A whole document takes that long at most, however steadily it drips.
+DOCUMENT_TIMEOUT_S = 60.0
 #: How often a command is sent whose answer did not come, and how long after the last time.
 MOST_ATTEMPTS = 3
 RETRY_AFTER_S = 0.2
@@ -86,6 +90,8 @@ class EngineClient:
             headers={"accept": "application/json", **authorization(target)},
             trust_env=False,
         )
+        #: What the server's clock shows more than ours, as its last answer was dated.
+        self._ahead_s: float | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,6 +100,12 @@ class EngineClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._http.aclose()
+
+    async def now(self) -> float:
+        """Unix seconds of the server's clock, to a second, where it differs from ours; else ours."""
+        if self._ahead_s is None:
+            await self.hello()
+        return time.time() + (self._ahead_s or 0.0)
 
     # --- looking
 
@@ -289,11 +301,16 @@ class EngineClient:
 
     async def _send(self, request: httpx2.Request, answer: type[T]) -> T:
         try:
-            response = await self._http.send(request, stream=True)
-            try:
-                body = await self._read(response)
-            finally:
-                await response.aclose()
+            async with asyncio.timeout(DOCUMENT_TIMEOUT_S):
+                response = await self._http.send(request, stream=True)
+                try:
+                    self._note_date(response)
+                    body = await self._read(response)
+                finally:
+                    await response.aclose()
+        except TimeoutError as error:
+            said = f"no whole answer in {DOCUMENT_TIMEOUT_S:g} s"
+            raise UnreachableError(self.target.url, said, sent=True) from error
         except httpx2.HTTPError as error:
             sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
             raise UnreachableError(self.target.url, why(error), sent=sent) from error
@@ -303,6 +320,12 @@ class EngineClient:
             return msgspec.json.decode(body, type=answer)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise NotUnderstoodError(f"{self.target.url}: {request.url.path}: {error}") from error
+
+    def _note_date(self, response: httpx2.Response) -> None:
+        with suppress(ValueError):  # one that is no date, or is not there, tells nothing
+            dated = parsedate_to_datetime(response.headers.get("date", ""))
+            ahead_s = dated.timestamp() + 0.5 - time.time()
+            self._ahead_s = ahead_s if abs(ahead_s) >= AGREE_S else 0.0
 
     async def _read(self, response: httpx2.Response) -> bytes:
         body = bytearray()

@@ -257,7 +257,7 @@ class EngineSource:
                         delta = _token_deltas.decode(text)
                     except (msgspec.DecodeError, RecursionError) as error:
                         raise NotUnderstoodError(f"the token tap is not the protocol: {error}") from error
-                    self._state.tokens(delta, time.time())
+                    self._state.tokens(delta, self._state.clock.at(time.time(), time.monotonic()))
                     backoff.reset()
                     self._changed()
         except RefusedError as refused:

@@ -22,12 +22,20 @@ TYPING_S, AGAIN_S = 0.15, 1.0
 
 
 class Lookups:
-    """Lives on the loop that owns ``found``; ``changed`` is called after every change."""
+    """Lives on the loop that owns ``found``; ``changed`` is called after every change; ``wall``: Unix
+    seconds of the clock in which it is said when something was found."""
 
-    def __init__(self, client: EngineClient, found: LookedUp, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: EngineClient,
+        found: LookedUp,
+        changed: Callable[[], None],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._client = client
         self._found = found
         self._changed = changed
+        self._wall = wall
         self._listing_wanted = asyncio.Event()
         self._demand_wanted = asyncio.Event()
         self._request: str | None = None
@@ -81,7 +89,7 @@ class Lookups:
                 self._found.listing_failed(describe(failure))
             else:
                 if self._listing_wanted.is_set():
-                    self._found.listed(listed, time.time())
+                    self._found.listed(listed, self._wall())
             self._changed()
             await asyncio.sleep(LISTING_PERIOD_S)
 
@@ -131,7 +139,7 @@ class Lookups:
             is_over = isinstance(failure, RefusedError) and failure.problem.status == 404
         else:
             if request == self._request:
-                self._found.timeline_came(request, timeline, time.time())
+                self._found.timeline_came(request, timeline, self._wall())
             is_over = any(entry.kind == "finished" for entry in timeline.entries)
         self._changed()
         return is_over

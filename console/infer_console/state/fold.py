@@ -33,6 +33,7 @@ from infer_console.state.looked_up import LookedUp
 from infer_console.state.picture import Environment, Picture, ReplicaPicture
 from infer_console.state.replica import ReplicaFold
 from infer_console.state.series import INTERVAL_S, SAMPLES, SeriesSet, sample_replica, sample_totals
+from infer_console.state.server_clock import ServerClock
 from infer_console.state.streams import MAX_STREAMS, StreamTail
 
 
@@ -58,6 +59,7 @@ class ConsoleState:
         environment: Environment | None = None,
     ) -> None:
         self.link = LinkFold(url)
+        self.clock = ServerClock()
         self._read_only = read_only
         self._embedded = embedded
         self._environment = environment or Environment()
@@ -126,6 +128,7 @@ class ConsoleState:
         """Fold one message in; False when one before it is missing, and the watch has to be opened anew."""
         if not self.follow(envelope.epoch, envelope.seq, envelope.prev, now_s):
             return False
+        self.clock.told(envelope.at, now_s)
         self._operations.of_epoch(envelope.epoch, envelope.at)
         match envelope.delta:
             case SnapshotBegin() as begin:

@@ -206,3 +206,5 @@ class Picture:
     timeline: TimelinePicture | None = None
     #: What was typed to be cut into tokens.
     sentence: SentencePicture | None = None
+    #: What the clock of ``at``, the server's, shows more than this machine's; 0 where they agree.
+    ahead_s: float = 0.0

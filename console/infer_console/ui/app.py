@@ -182,9 +182,9 @@ class ConsoleApp(App[int]):
         return self.time.picture
 
     def now(self) -> float:
-        """Unix seconds: the moment that is shown."""
+        """Unix seconds of the server's clock: the moment that is shown."""
         moment = self.time.moment
-        return time.time() if moment is None else moment
+        return time.time() + self.collector.picture.ahead_s if moment is None else moment
 
     @property
     def notice(self) -> SafeText | None:

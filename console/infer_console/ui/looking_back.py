@@ -96,7 +96,8 @@ class LookingBack:
     def _exported(self, future: "Future[Exported]", path: Path, from_at: float) -> None:
         error = future.exception()
         if error is not None:
-            self._app.say(f"not exported: {error}")
+            why = f"{path}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+            self._app.say(f"not exported: {why}")
             return
         done = future.result()
         late = done.from_at is not None and done.from_at - from_at > LATE_S

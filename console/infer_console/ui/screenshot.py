@@ -34,8 +34,13 @@ def write_screenshot(path: Path, rows: list[Row], theme: Theme) -> int:
     bytes; OSError where it is there already, too."""
     text = text_of(rows) if checked(path).suffix == ".txt" else svg_of(rows, theme)
     data = text.encode("utf-8")
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    try:
+        with file:
+            file.write(data)
+    except OSError:
+        path.unlink(missing_ok=True)  # half of one is none, and would be in the way of the next
+        raise
     return len(data)
 
 

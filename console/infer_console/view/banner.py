@@ -84,6 +84,8 @@ def banner(picture: Picture, look: Look, width: int, now: float, where: SafeText
             right.append((safe(f"{picture.link.bytes_per_s / 1000:.1f}KB/s"), "dim"))
     if look.scrub is None or not look.scrub.past:
         right.append((clock(now), "text"))
+    elif (picture.link.age_s or 0.0) > STALE_AFTER_S:  # a gap: what is shown is from before it
+        right.append((safe(f"NOTHING TOLD FOR {age(picture.link.age_s)}"), "crit"))
     while len(right) > 1 and line.used > width - _cells(right):  # they never run into what stands before them
         spared = next((each for each in right if each[1] == "dim"), right[-1])
         right.remove(spared)
@@ -136,10 +138,11 @@ _COLOURS: dict[str, Role] = {
 def _others(look: Look) -> list[tuple[SafeText, Role]]:
     """``us-east 2▲``: the fleets that are not shown, those with critical alarms first."""
     shown: list[tuple[SafeText, Role]] = []
-    for other in sorted(look.others, key=lambda each: -each.critical):
+    for other in sorted(look.others, key=lambda each: (-each.critical, each.link == "live")):
         name = safe(other.name, 24)
-        if other.link not in ("live", "connecting", "starting"):
-            shown.append((safe(f"{name} {other.link.upper()}"), "crit"))
+        if other.link != "live":  # one that never answered is not to look like one that is well
+            role: Role = "warn" if other.link in ("connecting", "starting") else "crit"
+            shown.append((safe(f"{name} {other.link.upper()}"), role))
         else:
             alarms = f" {other.critical}▲" if other.critical else ""
             shown.append((safe(f"{name}{alarms}"), "crit" if alarms else "dim"))
@@ -195,6 +198,9 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
             facts.insert(0, held)
         if fleet.spec is not None and fleet.spec.shed:
             facts.insert(0, (safe("BATCH SHED"), "warn"))
+    if picture.ahead_s:
+        differs = "behind" if picture.ahead_s > 0 else "ahead"
+        facts.insert(0, (safe(f"your clock {age(abs(picture.ahead_s))} {differs}"), "warn"))
     if picture.embedded:
         facts.append((safe("embedded engine"), "dim"))
     if "estimates" in picture.capabilities:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from infer_console.state.picture import Picture
-from infer_console.terminal.safe_text import safe
+from infer_console.terminal.safe_text import fit_text, safe
 from infer_console.view.banner import link_word
 from infer_console.view.box import box, titled
 from infer_console.view.format import UNKNOWN, count
@@ -16,8 +16,9 @@ def fleet_rows(fleets: Mapping[str, Picture], shown: str, width: int, height: in
     """A framed box. ``fleets`` by name, in the order of their numbers; ``shown`` is on the screens."""
     outer = max(24, min(WIDTH, width - 2))
     inner = outer - 4
+    ours_s = fleets[shown].ahead_s if shown in fleets else 0.0  # ``now`` is of that one's clock
     body = [
-        _row(number, name, picture, name == shown, inner, now)
+        _row(number, name, picture, name == shown, inner, now + picture.ahead_s - ours_s)
         for number, (name, picture) in enumerate(fleets.items(), 1)
     ]
     keys = Line(inner, "dialog").put(safe(f"1-{len(fleets)}"), "key").put(" shows it  ", "dim")
@@ -34,7 +35,8 @@ def _row(number: int, name: str, picture: Picture, shown: bool, width: int, now:
     line.put(*link_word(picture, now)).to(width - 30)
     totals = picture.totals
     if totals is None:
-        return line.put(UNKNOWN, "dim").row()
+        why = fit_text(safe(picture.link.message), line.left)
+        return line.put(why or UNKNOWN, "warn" if why else "dim").row()
     line.put(safe(f"{totals.ready}/{totals.replicas} "), "dim").put("RUN ", "label").put(
         count(totals.running)
     )

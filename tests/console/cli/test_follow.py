@@ -1,6 +1,5 @@
 """What a waiting verb makes of the operation that it follows."""
 
-import time
 from typing import Any, cast
 
 import pytest
@@ -32,7 +31,7 @@ def drain(**fields: Any) -> Operation:
     ("phase", "code"), [("succeeded", codes.OK), ("failed", codes.ERROR), ("cancelled", codes.CONFLICT)]
 )
 async def test_it_waits_for_the_end_and_says_how_it_ended(phase: OperationPhase, code: int) -> None:
-    operation = drain(deadline_at=time.time() + 60)
+    operation = drain(deadline_at=60.0)
     told = Told(operation, "running", phase)
     ended, got = await follow(cast(Any, told), operation)
     assert (ended.phase, got) == (phase, code)
@@ -41,7 +40,7 @@ async def test_it_waits_for_the_end_and_says_how_it_ended(phase: OperationPhase,
 async def test_a_deadline_that_passed_ends_the_waiting_and_not_the_operation(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    operation = drain(deadline_at=time.time() - 60, blocked_by=["q1: 3 of 9 tokens", "q2"], done=1, total=3)
+    operation = drain(deadline_at=0.0, blocked_by=["q1: 3 of 9 tokens", "q2"], done=1, total=3)
     ended, code = await follow(cast(Any, Told(operation, "running")), operation)
     assert (ended.phase, code) == ("running", codes.TIMED_OUT)
     said = capsys.readouterr()

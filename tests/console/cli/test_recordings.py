@@ -70,6 +70,10 @@ def test_a_part_of_a_recording_is_a_recording(run: Run, tmp_path: Path) -> None:
     finally:
         recording.stop()
     assert run("export", str(RECORDING), str(part)).code == 1  # it is there already
+    cut = tmp_path / "cut.icr"
+    cut.write_bytes(RECORDING.read_bytes()[:-100])
+    assert "its end is missing" in run("export", str(cut), str(tmp_path / "y")).err
+    assert "its end is missing" in run("diff", "now", "now", "--recording", str(cut)).err
     assert run("export", str(RECORDING), str(tmp_path / "x"), "--span", "now..-1m").code == 2
 
 

@@ -1,5 +1,6 @@
 """The watch source against a server that misbehaves on purpose: gaps, garbage, newer messages, silence."""
 
+import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 from infer_console.collector import Collector
 from infer_console.connect import parse_url
+from infer_console.sources import client as client_module
+from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import describe
-from infer_console.sources.failures import RefusedError
+from infer_console.sources.failures import RefusedError, UnreachableError
 from infer_console.state.picture import Picture
 from infer_engine.protocol import (
     FleetDelta,
@@ -148,3 +151,28 @@ def test_a_problem_in_one_line_has_its_colon() -> None:
     )
     assert describe(RefusedError(problem)) == "It can only be watched: our gateway can"
     assert describe(RefusedError(Problem(status=404, code="x", title="No."))) == "No."
+
+
+async def test_an_answer_that_drips_for_ever_is_waited_for_no_longer_than_a_document_may_take(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "DOCUMENT_TIMEOUT_S", 0.3)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n["
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            writer.write(head)
+            while not writer.is_closing():
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        except ConnectionError:
+            pass  # whoever asked has left
+        finally:
+            writer.close()
+
+    path = directory / "drip.sock"
+    server = await asyncio.start_unix_server(drip, path)
+    async with server, EngineClient(parse_url(f"unix://{path}")) as client:
+        with pytest.raises(UnreachableError, match=r"no whole answer in 0\.3 s"):
+            await asyncio.wait_for(client.state(), 30.0)
