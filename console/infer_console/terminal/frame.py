@@ -18,7 +18,7 @@ _BRIDGE_BYTES = 6
 #: Frames after which a row that had to wait comes one rank sooner.
 _PATIENCE = 3
 #: Where something else stands in the first cells, it is another row than before: it comes a rank sooner,
-#: else a table whose rows changed places shows some twice and others not at all. (An event has its hour there.)
+#: else a table whose rows changed places shows some twice and others not at all. Of an event it is the hour.
 _NAME_CELLS = 5
 
 

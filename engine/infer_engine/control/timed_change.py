@@ -14,6 +14,7 @@ from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Refusal
 from infer_engine.fleet.live_limits import Moves
 from infer_engine.fleet.spec_file import PendingRevert
+from infer_engine.fleet.tenant_limits import shown_limit
 from infer_engine.protocol import TenantLimits
 
 #: The operation's parameter that names what is pending.
@@ -163,4 +164,4 @@ def tenant_text(limits: TenantLimits | None) -> str:
     given = {
         name: value for name in TenantLimits.__struct_fields__ if (value := getattr(limits, name)) is not None
     }
-    return " ".join(f"{name}={value}" for name, value in given.items()) or "no limits"
+    return " ".join(f"{name}={shown_limit(name, value)}" for name, value in given.items()) or "no limits"

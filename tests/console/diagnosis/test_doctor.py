@@ -310,7 +310,7 @@ def test_a_batch_of_somebody_elses_server_is_not_proposed_to_grow(launcher: str,
 
 def test_a_proposal_is_a_line_for_a_shell() -> None:
     tenant = Proposal(name="tenant", target="a; rm -rf", params={"kv_share": "34"}, words="", effect="")
-    assert tenant.command == "infer-console tenant 'a; rm -rf' --limit kv_share=0.34"
+    assert tenant.command == "infer-console tenant 'a; rm -rf' --limit kv_share=34%"
     assert replace(tenant, name="shed", target=None, params={}).command == "infer-console shed on"
     headroom = {"headroom": "20%", "revert_after": "10m"}
     command = replace(tenant, name="headroom", target="r1", params=headroom).command
