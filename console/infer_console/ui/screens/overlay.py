@@ -4,6 +4,7 @@ from textual import events
 
 from infer_console.actions.action import read_only_words
 from infer_console.state.picture import Picture
+from infer_console.terminal.pastes import taken
 from infer_console.terminal.safe_text import safe
 from infer_console.ui.screens.base import ConsoleScreen, PaintedScreen
 from infer_console.view.help import help_rows
@@ -47,10 +48,12 @@ class OverlayScreen(PaintedScreen):
         """What is pasted is typed: its first line."""
         if not self.is_current or not self.takes_paste():
             return
-        line = next(iter(event.text.splitlines()), "").strip()
-        for character in line[:MAX_PASTE]:
+        line, left_out = taken(event.text, MAX_PASTE)
+        for character in line:
             if character.isprintable():
                 self.pressed(events.Key(PASTED, character))
+        if left_out:
+            self.console.say(left_out)
         self.paint()
 
     def close(self) -> None:
