@@ -54,7 +54,7 @@ async def test_what_is_due_when_a_server_starts_goes_back_at_once(tmp_path: Path
         assert told == {
             "headroom-revert": "r0 admit limit 8 → 16 blocks, r1 admit limit 8 → 16 blocks",
             "limits-revert": f"r1 max_passes 3 → {passes}",
-            "tenant-revert": "kv_share=0.5 → the default",
+            "tenant-revert": "kv_share=50% → the default",
         }
         await until(lambda: marks(bench) == [16, 16])
         assert bench.fleet.limits.now().replicas["r1"]["max_passes"] == passes

@@ -32,8 +32,8 @@ def cells(text: str, pen: Pen = PLAIN) -> Cells:
 class Screen:
     """A terminal that shows what a frame wrote."""
 
-    def __init__(self) -> None:
-        self.screen = pyte.Screen(WIDTH, HEIGHT)
+    def __init__(self, height: int = HEIGHT) -> None:
+        self.screen = pyte.Screen(WIDTH, height)
         self._stream = pyte.Stream(self.screen)
         self.feed("\x1b[?7l")  # as the console has it: nothing wraps
 
@@ -139,6 +139,49 @@ def test_a_budget_takes_the_first_ranks_and_nobody_waits_for_ever() -> None:
             assert turn > 1
             return
     raise AssertionError("the last row was never written")
+
+
+def test_rows_that_moved_are_moved_where_not_all_fits() -> None:
+    """An alarm pushes the roster down, a new event the feed: no row is shown twice, none is lost."""
+    frame, screen = Frame(WIDTH, 12), Screen(12)
+    rows = [f"r{each} {'abcdef'[each] * 20}" for each in range(6)]
+    rows += [f"event {'ghijklmn'[each] * 20}" for each in range(8)]
+
+    def put() -> None:
+        for y, text in enumerate(rows[:12]):
+            frame.put(0, y, cells(text.ljust(WIDTH)))
+
+    put()
+    screen.feed(frame.paint().text)
+    rows[2:2] = ["alarm: something is wrong"]
+    rows[7:7] = ["event: the newest of them"]
+    put()
+    painted = frame.paint(45, rank=lambda y: y)
+    screen.feed(painted.text)
+    assert not painted.complete
+    shown = [line.strip() for line in screen.screen.display]
+    # What had to wait is blank, not another row.
+    assert all(have in ("", want) for have, want in zip(shown, rows, strict=False))
+    assert shown.count("") <= 2
+    while not frame.complete:
+        screen.feed(frame.paint(45).text)
+    assert [line.strip() for line in screen.screen.display] == rows[:12]
+    # What is written afterwards is not bound to the region that scrolled.
+    frame.put(0, 11, cells("the last row".ljust(WIDTH)))
+    screen.feed(frame.paint().text)
+    assert screen.screen.display[11].strip() == "the last row"
+
+
+def test_a_row_that_became_another_comes_before_one_that_only_changed() -> None:
+    frame = Frame(WIDTH, HEIGHT)
+    frame.put(0, 1, cells(" r1 runs 10"))
+    frame.put(0, 2, cells(" r2 runs 20"))
+    frame.paint()
+    frame.put(0, 1, cells(" r1 runs 11"))
+    frame.put(0, 2, cells(" r3 runs 20"))
+    painted = frame.paint(1, rank=lambda y: y / HEIGHT)
+    assert "3" in painted.text
+    assert not painted.complete
 
 
 def test_what_lies_outside_is_cut() -> None:

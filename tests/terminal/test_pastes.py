@@ -1,7 +1,7 @@
 """What is pasted is text, whatever is in it, and however it is cut."""
 
 import pytest
-from infer_console.terminal.pastes import END, MOST_CHARACTERS, START, PasteGuard
+from infer_console.terminal.pastes import END, MOST_CHARACTERS, START, PasteGuard, taken
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,11 @@ def test_a_paste_is_bounded_and_one_whose_end_is_lost_does_not_keep_the_operator
     assert guard.through("q") == ""
     assert guard.through("\x03") == f"{END}\x03"
     assert guard.through("q") == "q"
+
+
+def test_what_a_field_leaves_out_of_a_paste_is_said() -> None:
+    assert taken("", 9) == ("", "")
+    assert taken("\n  drain r2\n\n", 9) == ("drain r2", "")
+    assert taken("ab\nc\n\nd", 9) == ("ab", "of what was pasted the first line is taken")
+    words = "of what was pasted the first 512 characters are taken"
+    assert taken("x" * 1_512 + "\ny", 512) == ("x" * 512, words)

@@ -242,6 +242,7 @@ async def test_what_is_pasted_is_typed_where_text_is_and_is_no_key_elsewhere() -
         await paste("drain r2\x1b\x00 reason=q\nq")
         await driven.press("!")
         assert ":drain r2 reason=q!▏" in driven.lines[-1]
+        assert driven.app.notice == "of what was pasted the first line is taken"
         await driven.press("enter")
         await driven.wait_for("again applies")
         await paste("D" * 10)

@@ -2,8 +2,8 @@
 
 import pytest
 from infer_console.actions import registry
-from infer_console.actions.action import Verdict
-from infer_console.view.dialog import Dialog, Prediction, dialog_rows
+from infer_console.actions.action import Undo, Verdict
+from infer_console.view.dialog import Dialog, Prediction, dialog_rows, undo_words
 from infer_console.view.form import Form
 from infer_console.view.row import plain
 from infer_engine.protocol import Operation, OperationPhase
@@ -83,3 +83,8 @@ def test_what_was_foreseen_is_ticked_when_it_has_come_about() -> None:
         text = drain_applied(phase, done)
         assert f"· {words}" in text, (phase, done)
         assert "✓ accepted; to come:" in text
+
+
+def test_an_undo_is_named_as_the_command_line_takes_it() -> None:
+    assert undo_words(Undo("shed-off", None, {})) == "shed off"
+    assert undo_words(Undo("headroom", "r2", {"headroom": "30b"})) == "headroom r2 30b"

@@ -113,6 +113,8 @@ def test_the_axis_says_what_happened_when() -> None:
     axis = axis_of(picture.history, 88, picture.at)
     text = plain(axis_row(axis, marks(picture), 120))[10:]
     assert text.endswith(" now")
+    # Of another moment the axis says which.
+    assert plain(axis_row(axis, [], 120, "02:59")).endswith(" 02:59")
     began = axis.cell_of(picture.at - 376)
     assert text[began] == "▲"
     assert text[began - 3 : began] == "r2 "

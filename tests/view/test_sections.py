@@ -174,6 +174,13 @@ def test_help_counts_what_it_has_no_room_for() -> None:
     assert not any("taller" in plain(row) for row in help_rows("fleet", 80, 24))
 
 
+def test_the_help_of_a_recording_says_how_it_is_played_and_that_nothing_can_be_done() -> None:
+    rows = [plain(row) for row in help_rows("fleet", 120, 50, "x.icr", why_not="a recording", replay=True)]
+    assert any("play or stop; how fast: infer-console replay FILE --speed 4" in row for row in rows)
+    assert any("capitals are off: a recording" in row for row in rows)
+    assert not any("back to now" in row for row in rows)
+
+
 def test_the_batch_mark_is_never_right_of_the_admit_mark() -> None:
     kv = Kv(total=100, used=10, cached=0, free=90, admit_limit=30, batch_limit=65)
     text = plain(kv_gauge(kv, 42))

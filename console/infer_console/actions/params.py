@@ -27,6 +27,7 @@ Given = Mapping[str, str | bool | None]
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", re.ASCII)
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(%|b)?", re.ASCII)
 NEVER = "none"
+_DURATIONS = ("30s", "5m", "1h")
 
 
 class ParamError(ValueError):
@@ -59,6 +60,8 @@ class Param:
     choice_hints: Mapping[str, str] = field(default_factory=dict[str, str])
     #: Of a number: without a fraction.
     whole: bool = False
+    #: Of a limit: in percent, with or without its sign.
+    percent: bool = False
 
     def parse(self, given: str | bool | None) -> Value:
         """Raise ParamError for what does not fit; what is missing takes the default."""
@@ -78,9 +81,11 @@ class Param:
             case "choice":
                 return " or ".join(self.choices)
             case "duration":
-                bounds = f"a duration like 30s, 5m or 1h, from {show_duration(self.lowest)}"
+                bounds = f"a duration like {self._examples()}, from {show_duration(self.lowest)}"
                 bounds += f" to {show_duration(self.highest)}" if math.isfinite(self.highest) else " on"
                 return f"{bounds}, or {NEVER}" if self.optional else bounds
+            case "limit" if self.percent:
+                return f"a percentage like 40%, {NEVER} to lift it, or nothing"
             case "limit":
                 return f"a number from {self.lowest:g} to {self.highest:g}, {NEVER} to lift it, or nothing"
             case "amount":
@@ -105,12 +110,31 @@ class Param:
                 return self._parse_amount(given)
             case "limit" if given == NEVER:
                 return NEVER
+            case "limit" if self.percent:
+                return self._percent(given)
             case "duration":
                 if self.optional and given == NEVER:
                     return None
                 return self._bounded(given, parse_duration(given))
             case _:
                 return self._bounded(given, _number(given))
+
+    def _examples(self) -> str:
+        """Durations that would be taken."""
+        fit = [each for each in _DURATIONS if self.lowest <= (parse_duration(each) or 0.0) <= self.highest]
+        return " or ".join(part for part in (", ".join(fit[:-1]), *fit[-1:]) if part) or show_duration(
+            self.highest
+        )
+
+    def _percent(self, given: str) -> float:
+        """A bare number under 1 is refused: the control API writes 40 % as 0.4, and a limit a hundred times
+        as tight as it was meant would be taken for a good one."""
+        number = given.removesuffix("%").rstrip()
+        value = self._bounded(given, _number(number))
+        if number == given and 0.0 < value < 1.0:
+            meant = f"{100 * value:.4g}% or {value:.4g}%, whichever is meant"
+            raise ParamError(self.name, given, f"a percentage: {meant}")
+        return value
 
     def _parse_amount(self, given: str) -> Amount:
         found = _AMOUNT.fullmatch(given)

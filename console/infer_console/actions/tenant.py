@@ -50,7 +50,7 @@ def _said(name: str, value: float | str | None) -> str:
     if value is None:
         return "no limit"
     if name == "kv_share":
-        return f"{value:.0%}"
+        return f"{100 * value:.4g}%"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -81,7 +81,14 @@ TENANT = Action(
     params=(
         *(
             Param(
-                name=name, kind="limit", label=label, lowest=lowest, highest=highest, optional=True, hint=hint
+                name=name,
+                kind="limit",
+                label=label,
+                lowest=lowest,
+                highest=highest,
+                optional=True,
+                hint=hint,
+                percent=name == "kv_share",
             )
             for name, (lowest, highest, label, hint) in _NUMBERS.items()
         ),

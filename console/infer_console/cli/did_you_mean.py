@@ -10,6 +10,13 @@ _INVALID = re.compile(r"invalid choice: '(?P<given>.*)' \(choose from (?P<choice
 #: How alike two words have to be, from 0 to 1.
 ALIKE = 0.6
 MOST_GIVEN = 40
+#: Options of other tools, and what they are called here, where a verb has it.
+_MEANT = {
+    "--for": ("--duration", "--last"),
+    "--since": ("--last",),
+    "--qps": ("--rate",),
+    "--rps": ("--rate",),
+}
 
 
 class HelpfulParser(argparse.ArgumentParser):
@@ -34,7 +41,9 @@ def unknown_words(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> st
     if not option.startswith("-"):
         return f"unrecognized arguments: {ascii(' '.join(unknown))[1:-1][: 10 * MOST_GIVEN]}"
     given = ascii(option)[1:-1][:MOST_GIVEN]
-    likely = difflib.get_close_matches(option.casefold(), _options(parser), n=1, cutoff=ALIKE)
+    known = _options(parser)
+    likely = [each for each in _MEANT.get(option.casefold(), ()) if each in known]
+    likely = likely or difflib.get_close_matches(option.casefold(), known, n=1, cutoff=ALIKE)
     hint = f"; did you mean {likely[0]}?" if likely else ""
     return f"{given} is no option here{hint}"
 

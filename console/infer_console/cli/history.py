@@ -49,7 +49,8 @@ def _print(found: History, series: dict[str, list[float | None]]) -> None:
         last = values[-1] if values else None
         rows.append((key, *(figure(key, value) for value in (last, least, mean, most))))
     steps = max((len(values) for values in series.values()), default=0)
-    print_line(f"{steps} steps of {found.step_s:g} s until {stamp(found.until_at)}")
+    # The last step ends after now: it says what is known so far.
+    print_line(f"{steps} steps of {found.step_s:g} s up to now; the last one ends {stamp(found.until_at)}")
     print_table(("FIGURE", "LAST>", "LEAST>", "MEAN>", "MOST>"), rows)
 
 

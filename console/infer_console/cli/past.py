@@ -98,9 +98,10 @@ def _record(arguments: Namespace) -> int:
             async def work(client: "EngineClient") -> int:
                 if arguments.duration is None:
                     size = await _from_recorder(client, file, arguments.last)
+                    reaches = await _reaches(client, arguments.last)
                 else:
-                    size = await _live(client, file, arguments.duration)
-                note(f"{path}: {size:,} bytes")
+                    size, reaches = await _live(client, file, arguments.duration), ""
+                note(f"{path}: {size:,} bytes{reaches}")
                 return codes.OK
 
             code = call(arguments, work)
@@ -150,6 +151,17 @@ async def _from_recorder(client: "EngineClient", file: BinaryIO, last_s: float |
         async for chunk in chunks:
             size += file.write(chunk)
     return size + await _beside(client, file, from_at)
+
+
+async def _reaches(client: "EngineClient", last_s: float | None) -> str:
+    """From when on there is something, where that is later than what was asked for, or nothing was."""
+    from infer_console.past.when import stamp
+
+    recorder = (await client.state()).fleet.recorder
+    from_at = recorder.from_at if recorder is not None else None
+    if from_at is None or (last_s is not None and from_at <= time.time() - last_s):
+        return ""
+    return f", from {stamp(from_at)} on: the flight recorder has nothing from before"
 
 
 async def _beside(client: "EngineClient", file: BinaryIO, from_at: float | None) -> int:

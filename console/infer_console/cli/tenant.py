@@ -68,8 +68,8 @@ def _print(document: Tenants) -> None:
     from infer_console.cli.output import print_table
     from infer_console.view.format import count, percent
 
-    heads = ["RUN>", "WAIT>", "KV>", "REQ/MIN>", "REFUSED>"]
-    limits = ["MAX/MIN>", "PROMPT>", "KV%>", "LONG>", "TIER"]
+    heads = ["RUN>", "WAIT>", "KV BLK>", "REQ/MIN>", "REFUSED>"]
+    limits = ["REQ/MIN<=>", "PROMPT<=>", "KV%<=>", "LONG<=>", "TIER"]
 
     def limit_cells(each: TenantLimits) -> list[str]:
         return [

@@ -55,7 +55,10 @@ def with_causes(alarms: Iterable[Alarm], findings: Iterable[Finding]) -> tuple[A
         told.add(cause.id)
         # What it measured first, then why; the rest stands on the replica's own screen.
         measured = alarm.text.partition(";")[0]
-        shown.append(msgspec.structs.replace(alarm, text=f"{measured}; {cause.words}", cause=cause.rule))
+        # And what is proposed against that: what is usual against such an alarm may be the wrong thing here.
+        action = cause.action.words if cause.action is not None else alarm.action
+        text = f"{measured}; {cause.words}"
+        shown.append(msgspec.structs.replace(alarm, text=text, cause=cause.rule, action=action))
     shown += [_alarm(finding) for finding in findings if finding.id not in told]
     return tuple(sorted(shown, key=gravity))
 

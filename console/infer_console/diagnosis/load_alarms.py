@@ -80,7 +80,7 @@ def kv_nearly_full(picture: Picture) -> Iterator[Alarm]:
                 rule="kv_nearly_full",
                 severity="warning",
                 replica=name,
-                text=f"KV {ratio:.0%}: {replica.kv.used} of {replica.kv.total} blocks used;"
+                text=f"KV {ratio:.0%}: {replica.kv.used:,} of {replica.kv.total:,} blocks used;"
                 " next is preemption",
                 action="raise headroom (H), or drain (D)",
             )
@@ -180,8 +180,8 @@ def _pool(replica: Replica) -> str:
     ratio = kv_used_ratio(replica.kv)
     if ratio is None:
         return ""
-    limit = f", admits up to {replica.kv.admit_limit}" if replica.kv.admit_limit is not None else ""
-    return f"; KV {ratio:.0%}, {replica.kv.used} of {replica.kv.total} blocks{limit}"
+    limit = f", admits up to {replica.kv.admit_limit:,}" if replica.kv.admit_limit is not None else ""
+    return f"; KV {ratio:.0%}, {replica.kv.used:,} of {replica.kv.total:,} blocks{limit}"
 
 
 def _head(shown: ReplicaPicture) -> str:
@@ -189,7 +189,7 @@ def _head(shown: ReplicaPicture) -> str:
     for request in shown.order:
         row = shown.rows[request]
         if row.state == "waiting" and row.needs_blocks is not None and row.admissible_blocks is not None:
-            return f"; {row.id} needs {row.needs_blocks}, {row.admissible_blocks} admissible"
+            return f"; {row.id} needs {row.needs_blocks:,}, {row.admissible_blocks:,} admissible"
     return ""
 
 

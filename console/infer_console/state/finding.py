@@ -41,10 +41,8 @@ class Proposal(Struct, frozen=True, kw_only=True):
                 params.clear()
             case "tenant":
                 words += [self.target or "*"]
-                if (percent := params.pop("kv_share", None)) is not None:
-                    params["kv_share"] = f"{float(percent) / 100:g}"
                 for name, value in params.items():
-                    words += ["--limit", f"{name}={value}"]
+                    words += ["--limit", f"{name}={value}{'%' if name == 'kv_share' else ''}"]
                 params.clear()
             case _:
                 words += [self.target] if self.target else []

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from infer_console.terminal.cells import REST, UNKNOWN, Cells, cut_cells, is_wide, put_cells
 from infer_console.terminal.pen import PLAIN, RESET, Pen, change_pen
+from infer_console.terminal.shifts import MOST, best_shift
 
 #: Around a frame: the terminal shows it at once, if it said that it can.
 SYNC_BEGIN, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
@@ -16,6 +17,9 @@ SYNC_BEGIN, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 _BRIDGE_BYTES = 6
 #: Frames after which a row that had to wait comes one rank sooner.
 _PATIENCE = 3
+#: Where something else stands in the first cells, it is another row than before: it comes a rank sooner,
+#: else a table whose rows changed places shows some twice and others not at all. Of an event it is the hour.
+_NAME_CELLS = 5
 
 
 class Painted(NamedTuple):
@@ -65,9 +69,10 @@ class Frame:
 
     def paint(self, budget_bytes: int | None = None, rank: Callable[[int], float] | None = None) -> Painted:
         """What brings the terminal up to date, the rows of the lowest ``rank`` first. With a budget whole
-        rows that do not fit into it are left for later, except for the first. What is returned has to be
-        written: from here on it counts as shown."""
-        texts: list[str] = []
+        rows that do not fit into it are left for later, except for the first; rows that only moved are moved
+        before, so that what is left is old but stands in its place. What is returned has to be written: from
+        here on it counts as shown."""
+        texts: list[str] = [] if budget_bytes is None else self._move_rows(budget_bytes)
         writer = _Writer(self.width)
         spent = 0
         for y in self._order(rank if budget_bytes is not None else None):
@@ -87,10 +92,38 @@ class Frame:
         text = "".join(texts)
         return Painted(text + RESET if text else "", self.complete)
 
+    def _move_rows(self, budget_bytes: int) -> list[str]:
+        """Where not all fits, what moves the rows that stand elsewhere now."""
+        texts: list[str] = []
+        while len(texts) < MOST and self._missing_cells() > budget_bytes:
+            shift = best_shift(self._wanted, self._shown)
+            if shift is None:
+                break
+            texts.append(shift.sequence())
+            rows = {y: self._shown[y] for y in range(shift.top, shift.bottom)}
+            waited = {y + shift.by: self._owed.get(y, 0) for y in rows}
+            for y in rows:
+                self._shown[y] = rows.get(y - shift.by) or [UNKNOWN] * self.width
+                self._owed.pop(y, None)
+                if self._shown[y] != self._wanted[y]:
+                    # What is blank now comes sooner than what is only old.
+                    self._owed[y] = 2 * _PATIENCE if y in shift.blank else waited.get(y, 0)
+        return texts
+
+    def _missing_cells(self) -> int:
+        return sum(
+            stop - start for y in self._owed for start, stop in changed_spans(self._wanted[y], self._shown[y])
+        )
+
     def _order(self, rank: Callable[[int], float] | None) -> list[int]:
         if rank is None:
             return sorted(self._owed)
-        return sorted(self._owed, key=lambda y: (rank(y) - self._owed[y] // _PATIENCE, y))
+        return sorted(self._owed, key=lambda y: (rank(y) - self._sooner(y), y))
+
+    def _sooner(self, y: int) -> int:
+        """Ranks by which a row comes before what else has its rank."""
+        renamed = self._wanted[y][:_NAME_CELLS] != self._shown[y][:_NAME_CELLS]
+        return self._owed[y] // _PATIENCE + renamed
 
 
 def changed_spans(wanted: Cells, shown: Cells) -> list[tuple[int, int]]:

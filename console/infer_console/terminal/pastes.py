@@ -50,6 +50,16 @@ class PasteGuard:
         return text
 
 
+def taken(pasted: str, most: int) -> tuple[str, str]:
+    """What a field takes of what was pasted, its first line with words on it and at most so many characters;
+    and what is said of the rest, nothing where there is none."""
+    lines = [line.strip() for line in pasted.splitlines() if line.strip()]
+    first = lines[0] if lines else ""
+    if len(first) > most:
+        return first[:most], f"of what was pasted the first {most:,} characters are taken"
+    return first, "of what was pasted the first line is taken" if len(lines) > 1 else ""
+
+
 def _beginning(text: str, mark: str) -> str:
     """The longest end of the text that a mark begins with."""
     longest = min(len(text), len(mark) - 1)

@@ -21,11 +21,11 @@ from infer_console.terminal.attention import PUT_TITLE_BACK
 LIMIT_S, SLOW_LIMIT_S = 0.75, 5.0
 #: Few looks: each takes its turn on a machine that has much to do.
 LOOK_S = 0.25
-#: Leave the alternate screen, show the cursor, wrap lines, no paste, focus, mouse or keyboard modes, plain
-#: colours.
+#: Scroll the whole screen, leave the alternate one, show the cursor, wrap lines, no paste, focus, mouse or
+#: keyboard modes, plain colours.
 RESET = (
     b"\x1b[?2026l\x1b[<u\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?2048l"
-    b"\x1b[?7h\x1b[?1049l\x1b[?25h\x1b[0m"
+    b"\x1b[?7h\x1b[r\x1b[?1049l\x1b[?25h\x1b[0m"
 )
 
 

@@ -46,6 +46,8 @@ def actions_off(picture: Picture, look: Look, now: float) -> Shown:
     if picture.read_only:
         return safe(_read_only(picture))
     if look.paused:
+        if look.scrub is not None and not look.scrub.live:
+            return "a recording: action keys off"
         past = look.scrub is not None and look.scrub.past
         return "the past: action keys off" if past else "paused: action keys off"
     if picture.link.state in ("starting", "connecting"):

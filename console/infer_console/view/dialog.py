@@ -284,9 +284,11 @@ def _keys(dialog: Dialog, inner: int) -> Row:
 
 
 def undo_words(undo: Undo) -> SafeText:
-    """``headroom r2 30b``."""
+    """``headroom r2 30b``, ``shed off``: as the command line takes it."""
     given = (value for value in undo.given.values() if isinstance(value, str))
-    return safe(" ".join([undo.action, *([undo.target] if undo.target else []), *given]), 60)
+    return safe(
+        " ".join([undo.action.replace("-", " "), *([undo.target] if undo.target else []), *given]), 60
+    )
 
 
 def question_rows(title: Shown, lines: list[SafeText], yes: Shown, no: Shown, width: int) -> list[Row]:

@@ -15,6 +15,7 @@ from infer_console.view.layout import Want, allot, fill, rule, window
 from infer_console.view.look import Look, Pane, Size
 from infer_console.view.order import follow
 from infer_console.view.row import Line, Row
+from infer_console.view.scrubber import until
 from infer_console.view.vital import fleet_vitals, vital_row
 from infer_console.view.watched import fleet_needs, is_watched
 
@@ -56,7 +57,7 @@ def doctor_screen(
     body += others
     body += _audit(picture, look, width, given["audit"])
     if left >= LEAST_HISTORY:
-        body += history_section(picture, width, left, tall=True)
+        body += history_section(picture, width, left, tall=True, until=until(look.scrub))
     return whole(top, body, bottom, width, height)
 
 

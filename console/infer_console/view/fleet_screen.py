@@ -14,6 +14,7 @@ from infer_console.view.proposal import proposal_row
 from infer_console.view.replicas import replica_table
 from infer_console.view.row import Line, Row, beside
 from infer_console.view.scaling import scaling_line
+from infer_console.view.scrubber import until
 from infer_console.view.tenants import by_use, tenant_line, tenant_section
 from infer_console.view.traffic import gateway_row, has_test, test_rows, traffic_section
 from infer_console.view.ttft_split import split_row
@@ -176,7 +177,7 @@ def _was(picture: Picture, look: Look, size: Size, now: float) -> list[Section]:
     return [
         Section(
             Want("history", 2 + titles if height >= 18 else 0, history if height >= 18 else 0, 7),
-            lambda given: history_section(picture, width, given, titled=roomy),
+            lambda given: history_section(picture, width, given, titled=roomy, until=until(look.scrub)),
         ),
         Section(
             Want(

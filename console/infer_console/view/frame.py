@@ -38,7 +38,7 @@ def start_rows(picture: Picture, width: int, height: int) -> list[Row]:
     """What is shown before the first data: what is being waited for."""
     link = picture.link
     words: dict[str, tuple[str, Role]] = {
-        "starting": ("starting the engine", "accent"),
+        "starting": ("starting the engine" if picture.embedded else "opening the recording", "accent"),
         "connecting": ("connecting", "accent"),
         "lost": ("no connection", "crit"),
         "stale": ("the server is silent", "warn"),

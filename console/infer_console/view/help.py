@@ -1,5 +1,7 @@
 """The help page: every key of the screen, and what the signs mean."""
 
+from typing import LiteralString
+
 from infer_console.terminal.safe_text import safe
 from infer_console.view.bindings import keys_of
 from infer_console.view.box import CLOSES, box, titled
@@ -21,6 +23,12 @@ SIGNS: tuple[tuple[str, Role, str], ...] = (
     ("–", "dim", "not known; never drawn as 0"),
 )
 
+#: What keys do in a recording, where it is something else.
+_IN_REPLAY: dict[str, LiteralString] = {
+    "pause": "play or stop; how fast: infer-console replay FILE --speed 4",
+    "end": "the end of the recording",
+}
+
 
 def help_rows(
     screen: ScreenName,
@@ -29,17 +37,21 @@ def help_rows(
     url: str = "",
     keymap: Keymap | None = None,
     why_not: Shown = "",
+    *,
+    replay: bool = False,
 ) -> list[Row]:
     """A framed box. Where there is no room for a line per key, the keys that explain themselves best share
     lines by their short names: every key is named while there is any room for it, and what is left out is
-    counted. ``url`` is that of the server's control socket, ``why_not`` why keys that act are off.
-    A recording's name is no URL."""
+    counted. ``url`` is that of the server's control socket, ``why_not`` why keys that act are off;
+    in a ``replay`` some keys do something else. A recording's name is no URL."""
     if "://" not in url:
         url = ""
     outer = max(24, min(100, width - 2))
     inner = outer - 4
     room = max(1, height - 4)
     keys = _merged(keys_of(screen, keymap))
+    if replay:
+        keys = [key._replace(help=_IN_REPLAY.get(key.action, key.help)) for key in keys]
     signs = [Line(inner, "dialog").row(), *_sign_rows(inner)]
     rows = [_first_row(inner, why_not)]
     rows += _key_rows(keys, inner, room - (3 if url else 1), off=bool(why_not))

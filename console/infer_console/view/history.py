@@ -85,10 +85,11 @@ def history_section(
     titled: bool = True,
     replica: str | None = None,
     tall: bool = False,
+    until: Shown = "now",
 ) -> list[Row]:
     """A title, curves, and under them the time axis with what happened; curves alone where there is no room
     for three of them and it all. Of the fleet, or of one replica. ``tall``: each as high as all of them find
-    room."""
+    room. ``until`` is what the axis ends with."""
     if height <= 0:
         return []
     own = picture.replicas.get(replica) if replica is not None else None
@@ -110,7 +111,7 @@ def history_section(
         bars = min(MOST_TALL, each - 1) if apart else 1
         rows += _curve_rows(curve, history.get(curve.key), axis, width, bars)
     if with_axis:
-        rows.append(axis_row(axis, marks(picture, replica), width))
+        rows.append(axis_row(axis, marks(picture, replica), width, until))
     return rows
 
 
@@ -154,16 +155,24 @@ def time_row(picture: Picture, width: int, replica: str, note: Shown = "") -> Ro
     own = picture.replicas[replica]
     cells = max(8, width - _LABEL_CELLS - (len(note) + 3 if note else 1))
     axis = axis_of(own.history, cells, picture.at)
-    row = axis_row(axis, marks(picture, replica), _LABEL_CELLS + cells, "TIME", "─")
+    row = axis_row(axis, marks(picture, replica), _LABEL_CELLS + cells, label="TIME", track="─")
     return Line(width).put_spans(row).right(note, "dim").row()
 
 
-def axis_row(axis: Axis, happened: Sequence[Mark], width: int, label: Shown = "", track: Shown = " ") -> Row:
+def axis_row(
+    axis: Axis,
+    happened: Sequence[Mark],
+    width: int,
+    until: Shown = "now",
+    *,
+    label: Shown = "",
+    track: Shown = " ",
+) -> Row:
     """``02:41 ─── 02:51 ──── acme▲ ── D now``: times where nothing happened, else what did."""
     letters: list[tuple[str, Role]] = [(" ", "dim")] * axis.cells
-    _put_times(letters, axis)
-    end = axis.cells - 4
-    for offset, letter in enumerate(" now"):
+    _put_times(letters, axis, until)
+    end = axis.cells - len(until) - 1
+    for offset, letter in enumerate(f" {until}"):
         if end >= 0:
             letters[end + offset] = (letter, "dim")
     for mark in happened:
@@ -195,7 +204,7 @@ def axis_row(axis: Axis, happened: Sequence[Mark], width: int, label: Shown = ""
     return line.row()
 
 
-def _put_times(letters: list[tuple[str, Role]], axis: Axis) -> None:
+def _put_times(letters: list[tuple[str, Role]], axis: Axis, until: Shown) -> None:
     step_s = 60 * next(
         (each for each in _TICKS_MIN if each * 60 / axis.cell_s >= _TICK_CELLS), _TICKS_MIN[-1]
     )
@@ -204,7 +213,7 @@ def _put_times(letters: list[tuple[str, Role]], axis: Axis) -> None:
     while at <= axis.last_at:
         cell = axis.cell_of(at)
         text = clock_in_lists(at)[:5]
-        if cell >= 0 and cell + len(text) < axis.cells - 5:
+        if cell >= 0 and cell + len(text) < axis.cells - len(until) - 2:
             for offset, letter in enumerate(text):
                 letters[cell + offset] = (letter, "dim")
         at += step_s

@@ -16,6 +16,7 @@ from infer_console.view.proposal import proposal_row
 from infer_console.view.queue import queue_section
 from infer_console.view.roster import roster_section
 from infer_console.view.row import Line, Row, Shown, beside
+from infer_console.view.scrubber import until
 from infer_console.view.slo import targets
 from infer_console.view.vital import replica_vitals, vital_row
 
@@ -68,7 +69,9 @@ def _two_columns(picture: Picture, look: Look, replica: ReplicaPicture, room: Si
     left = drawn(_requests(replica, look, Size(left_width, below), below), below, left_width)
     map_height = min(below * 2 // 3, _map_height(replica, right_width, below))
     right = fill(block_section(replica, look, right_width, map_height), map_height, right_width)
-    right += history_section(picture, right_width, min(8, below - map_height), replica=look.replica)
+    right += history_section(
+        picture, right_width, min(8, below - map_height), replica=look.replica, until=until(look.scrub)
+    )
     right += event_rows(picture, look, "replica", right_width, below - len(right), look.replica)
     return above + beside(left, right, left_width, width)
 
@@ -142,7 +145,9 @@ def _numbers(
         ),
         Section(
             Want("curves", 7 if tall else 0, 7 if tall else 0, 6),
-            lambda given: history_section(picture, width, given, replica=look.replica),
+            lambda given: history_section(
+                picture, width, given, replica=look.replica, until=until(look.scrub)
+            ),
         ),
     ]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from infer_console.past.marks import Mark, MarkKind
 from infer_console.terminal.safe_text import SafeText, safe
-from infer_console.view.format import age, clock
+from infer_console.view.format import UNKNOWN, age, clock
 from infer_console.view.row import Line, Role, Row, Shown
 
 #: Where several marks fall into one cell, the first of these is shown.
@@ -55,11 +55,17 @@ def scrub_row(scrub: Scrub, width: int) -> Row:
     return line.right(after, "warn" if scrub.note else "dim").row()
 
 
+def until(scrub: Scrub | None) -> Shown:
+    """What a time axis ends with: it is the moment that is shown."""
+    return "now" if scrub is None else _short(scrub.at)
+
+
 def moment_word(scrub: Scrub) -> tuple[SafeText, Role]:
     """``PAST 03:05:10Z (-6m10s)``, for the banner."""
     if not scrub.live:
         state = f"▶ ×{scrub.speed:g}" if scrub.speed is not None else "‖"
-        return safe(f"REPLAY {clock(scrub.at)} {state}"), "warn"
+        # Before anything was read there is no moment yet.
+        return safe(f"REPLAY {clock(scrub.at) if scrub.at else UNKNOWN} {state}"), "warn"
     behind = age(scrub.to_at - scrub.at)
     if scrub.past:
         return safe(f"PAST {clock(scrub.at)} (-{behind})"), "warn"

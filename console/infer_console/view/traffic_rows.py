@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 from infer_engine.protocol import TrafficFigures, TrafficRails, TrafficStatus
 
+from infer_console.actions.params import show_duration
 from infer_console.actions.traffic import PROFILES
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe
-from infer_console.view.format import UNKNOWN, age, count, milliseconds, percent, rate, seconds
+from infer_console.view.format import UNKNOWN, count, milliseconds, percent, rate, seconds
 from infer_console.view.gauge import bar, progress
 from infer_console.view.layout import rule
 from infer_console.view.operations import operation_row
@@ -160,7 +161,7 @@ def rails_section(traffic: TrafficStatus, width: int) -> list[Row]:
         f"{rails.hold_test_waiting} of it wait per replica"
     )
     caps = (
-        f" at most {rails.max_rate_per_s:g}/s for {age(rails.max_duration_s)}; lowest priority; "
+        f" at most {rails.max_rate_per_s:g}/s for {show_duration(rails.max_duration_s)}; lowest priority; "
         "in no figure of users"
     )
     return [*rows, *(Line(width).put(safe(text), "dim").row() for text in (held, caps))]

@@ -8,6 +8,7 @@ from infer_console.view.history import history_section
 from infer_console.view.layout import rule
 from infer_console.view.look import Look, Size
 from infer_console.view.row import Row, beside
+from infer_console.view.scrubber import until
 from infer_console.view.traffic_rows import effect_section, profile_rows, rails_section, sent_section
 from infer_console.view.vital import fleet_vitals, vital_row
 from infer_console.view.watched import fleet_needs, is_watched
@@ -33,7 +34,9 @@ def traffic_screen(
             rule(width, "TEST TRAFFIC"),
             *fleet_needs("a server that is only watched takes no test traffic", picture, width),
         ]
-        rows += history_section(picture, width, max(0, height - 3 - len(rows)), tall=True)
+        rows += history_section(
+            picture, width, max(0, height - 3 - len(rows)), tall=True, until=until(look.scrub)
+        )
         return whole(top, rows, bottom, width, height)
     traffic = picture.fleet.traffic
     body = sent_section(picture, traffic, width, now)
@@ -50,7 +53,7 @@ def traffic_screen(
         # Its axis marks when the traffic began.
         profiles = len(profile_rows(width, height)) if traffic.profile is not None else 0
         room = max(min(left, _MOST_CURVES + 2), left - profiles)
-        body += history_section(picture, width, room, tall=True)
+        body += history_section(picture, width, room, tall=True, until=until(look.scrub))
     if traffic.profile is not None:
         body += profile_rows(width, height - 3 - len(body))
     return whole(top, body, bottom, width, height)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from infer_engine.control.operations import Operations
-from infer_engine.control.timed_change import HEADROOM, TimedChanges, moves_text
+from infer_engine.control.timed_change import HEADROOM, TimedChanges, moves_text, with_revert
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.headroom import mark_name
 from infer_engine.fleet.live_limits import Moves
@@ -22,7 +22,7 @@ class Headroom:
     async def set(self, command: SetHeadroom) -> CommandResult:
         """Move one mark of one replica or of all. Admission follows it from the next step; nobody is
         evicted."""
-        effect = self._fleet.limits.predict_headroom(command)
+        effect = with_revert(self._fleet.limits.predict_headroom(command), command.revert_after_s)
         if command.dry_run:
             return CommandResult(operation=None, effect=effect)
         target, name = command.replica or "fleet", mark_name(command.tier)

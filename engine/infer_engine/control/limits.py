@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from infer_engine.control.operations import Operations
-from infer_engine.control.timed_change import TimedChanges, moves_text, tenant_text
+from infer_engine.control.timed_change import TimedChanges, moves_text, tenant_text, with_revert
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.spec_file import PendingRevert
 from infer_engine.protocol import ChangeLimits, ChangeTenant, CommandResult, Effect
@@ -23,7 +23,7 @@ class LimitChanges:
 
     async def change_limits(self, command: ChangeLimits) -> CommandResult:
         """All that are given, or none, between two steps of each replica; nobody is evicted."""
-        effect = self._fleet.limits.predict(command)
+        effect = with_revert(self._fleet.limits.predict(command), command.revert_after_s)
         if command.dry_run:
             return CommandResult(operation=None, effect=effect)
         if command.revert_after_s is not None:
@@ -51,7 +51,7 @@ class LimitChanges:
 
     async def change_tenant(self, tenant: str, command: ChangeTenant) -> CommandResult:
         """What a tenant may use from now on; who runs goes on."""
-        effect = self._fleet.tenants.predict(tenant, command)
+        effect = with_revert(self._fleet.tenants.predict(tenant, command), command.revert_after_s)
         if command.dry_run:
             return CommandResult(operation=None, effect=effect)
         if command.revert_after_s is not None:

@@ -14,7 +14,8 @@ from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Refusal
 from infer_engine.fleet.live_limits import Moves
 from infer_engine.fleet.spec_file import PendingRevert
-from infer_engine.protocol import TenantLimits
+from infer_engine.fleet.tenant_limits import shown_limit
+from infer_engine.protocol import Effect, TenantLimits
 
 #: The operation's parameter that names what is pending.
 KEY = "revert"
@@ -64,7 +65,7 @@ class TimedChanges:
         pending = structs.replace(pending, due_at=self.due_at(after_s), limits=left)
         self.fleet.reverts.pending[key] = pending
         params["revert_operation"] = self._start(key, pending)
-        return f"; back in {after_s:g} s"
+        return f"; back in {_spoken(after_s)}"
 
     def due_at(self, after_s: float) -> float:
         """Unix seconds; ``after_s`` is of the fleet's clock."""
@@ -144,6 +145,24 @@ class TimedChanges:
             self.operations.change(operation, {"params": {**now.params, **params}})
 
 
+def with_revert(effect: Effect, after_s: float | None) -> Effect:
+    """What is predicted of a change, and that it goes back, where it does."""
+    if after_s is None:
+        return effect
+    return structs.replace(
+        effect, summary=[*effect.summary, f"it goes back by itself after {_spoken(after_s)}"]
+    )
+
+
+def _spoken(seconds: float) -> str:
+    """``90`` as ``1m30s``."""
+    if seconds < 60:
+        return f"{seconds:g}s"
+    hours, rest = divmod(round(seconds), 3600)
+    minutes, left = divmod(rest, 60)
+    return "".join(f"{count}{unit}" for count, unit in ((hours, "h"), (minutes, "m"), (left, "s")) if count)
+
+
 def moves_text(moves: Moves) -> str:
     return ", ".join(
         _move_text(replica, name, old, new)
@@ -154,7 +173,11 @@ def moves_text(moves: Moves) -> str:
 
 def _move_text(replica: str, name: str, old: int, new: int) -> str:
     what, unit = _MARKS.get(name, name), " blocks" if name in _MARKS else ""
-    return f"{replica} {what} stays at {new}{unit}" if old == new else f"{replica} {what} {old} → {new}{unit}"
+    return (
+        f"{replica} {what} stays at {new:,}{unit}"
+        if old == new
+        else f"{replica} {what} {old:,} → {new:,}{unit}"
+    )
 
 
 def tenant_text(limits: TenantLimits | None) -> str:
@@ -163,4 +186,4 @@ def tenant_text(limits: TenantLimits | None) -> str:
     given = {
         name: value for name in TenantLimits.__struct_fields__ if (value := getattr(limits, name)) is not None
     }
-    return " ".join(f"{name}={value}" for name, value in given.items()) or "no limits"
+    return " ".join(f"{name}={shown_limit(name, value)}" for name, value in given.items()) or "no limits"

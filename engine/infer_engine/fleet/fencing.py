@@ -55,7 +55,7 @@ class Fencing:
             killed = "its streams are closed, and it is not looked at"
         summary = [
             f"{replica} takes no more requests, {killed} before release",
-            f"its {len(requests)} requests leave it at once: {leave}",
+            f"its {len(requests)} request{'' if len(requests) == 1 else 's'} leave it at once: {leave}",
         ]
         obstacle = self.resizing.replacement_obstacle(handle)
         summary.append(

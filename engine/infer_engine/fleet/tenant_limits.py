@@ -22,7 +22,8 @@ def predict(
     before = desk.limits(tenant)
     after = desk.patched(tenant, command.limits, forget=command.forget)
     summary = [
-        f"{_name(tenant)}: {field} {_shown(getattr(before, field))} → {_shown(getattr(after, field))}"
+        f"{_name(tenant)}: {field} {shown_limit(field, getattr(before, field))}"
+        f" → {shown_limit(field, getattr(after, field))}"
         for field in TenantLimits.__struct_fields__
         if getattr(before, field) != getattr(after, field)
     ] or ["the limits are these already: nothing will change"]
@@ -143,5 +144,8 @@ def _name(tenant: str) -> str:
     return "all tenants without limits of their own" if tenant == EVERYONE else tenant
 
 
-def _shown(value: object) -> str:
+def shown_limit(field: str, value: object) -> str:
+    """As ``--limit`` and the console take it: a share in percent."""
+    if isinstance(value, float) and field == "kv_share":
+        return f"{100 * value:.4g}%"
     return "no limit" if value is None else f"{value}"

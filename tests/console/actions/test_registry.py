@@ -424,8 +424,28 @@ def test_a_fence_says_who_goes_where() -> None:
 
 
 def test_a_limit_that_does_not_fit_is_named() -> None:
-    with pytest.raises(ParamError, match="kv_share: '140' was given, allowed is a number from 0 to 100"):
+    with pytest.raises(ParamError, match="kv_share: '140' was given, allowed is a percentage like 40%"):
         action("tenant").parse({"kv_share": "140"})
+
+
+def test_a_share_is_in_percent_and_what_may_be_a_fraction_is_asked_about() -> None:
+    parse = action("tenant").parse
+    assert [parse({"kv_share": each})["kv_share"] for each in ("45", "45%", "0.5%", "1", "none")] == [
+        45.0,
+        45.0,
+        0.5,
+        1.0,
+        "none",
+    ]
+    with pytest.raises(ParamError, match=r"'0.45' was given, allowed is a percentage: 45% or 0.45%"):
+        parse({"kv_share": "0.45"})
+
+
+def test_the_durations_that_an_error_names_would_be_taken() -> None:
+    with pytest.raises(ParamError, match="allowed is a duration like 30s or 5m, from 1s to 10m"):
+        action("inject").parse({"duration": "30m"})
+    with pytest.raises(ParamError, match="a duration like 30s, 5m or 1h, from 1s to 24h, or none"):
+        action("tenant").parse({"revert_after": "2d"})
 
 
 def test_present_values_are_what_a_dialog_starts_from() -> None:

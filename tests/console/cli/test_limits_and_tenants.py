@@ -65,7 +65,7 @@ def test_words_that_make_no_sense_are_a_usage_error_that_names_them(run: Run, wo
 def test_a_tenant_is_limited_shown_and_forgotten(run: Run) -> None:
     done = run("tenant", "acme", "--limit", "kv_share=25%", "--limit", "requests_per_minute=90")
     assert (done.code, done.err) == (codes.OK, "warning: acme has no requests now\n")
-    assert "the default → requests_per_minute=90 kv_share=0.25" in done.out
+    assert "the default → requests_per_minute=90 kv_share=25%" in done.out
     shown = convert(run("tenant", "acme", "--json").document, Tenants).tenants
     assert [(each.name, each.own, each.limits.kv_share) for each in shown] == [("acme", True, 0.25)]
     table = run("tenant").out.splitlines()

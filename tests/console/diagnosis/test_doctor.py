@@ -230,6 +230,16 @@ def test_an_alarm_is_told_its_cause() -> None:
     assert [each.text for each in shown] == ["queueing on KV: 9 wait; acme holds 82%"]
 
 
+def test_what_is_proposed_against_its_cause_is_what_an_alarm_proposes() -> None:
+    """Not what is usual against such an alarm: a lower mark lets in more of the tenant that crowds."""
+    usual = replace(alarm("queueing_on_kv", "r0"), action="lower headroom (H), or add capacity")
+    limit = Proposal(name="tenant", target="acme", words="acme to 41% of each pool", effect="")
+    (shown,) = with_causes([usual], [replace(finding("tenant_crowding"), action=limit)])
+    assert shown.action == "acme to 41% of each pool"
+    (shown,) = with_causes([usual], [finding("tenant_crowding")])
+    assert shown.action == usual.action
+
+
 def test_what_does_not_cause_it_is_an_alarm_of_its_own() -> None:
     shown = with_causes(
         [alarm("queueing_on_kv", "r0")], [finding("gateway_lag"), finding("kv_pressure", "r1")]
@@ -310,7 +320,7 @@ def test_a_batch_of_somebody_elses_server_is_not_proposed_to_grow(launcher: str,
 
 def test_a_proposal_is_a_line_for_a_shell() -> None:
     tenant = Proposal(name="tenant", target="a; rm -rf", params={"kv_share": "34"}, words="", effect="")
-    assert tenant.command == "infer-console tenant 'a; rm -rf' --limit kv_share=0.34"
+    assert tenant.command == "infer-console tenant 'a; rm -rf' --limit kv_share=34%"
     assert replace(tenant, name="shed", target=None, params={}).command == "infer-console shed on"
     headroom = {"headroom": "20%", "revert_after": "10m"}
     command = replace(tenant, name="headroom", target="r1", params=headroom).command

@@ -4,11 +4,12 @@ from textual import events
 
 from infer_console.actions.action import read_only_words
 from infer_console.state.picture import Picture
+from infer_console.terminal.pastes import taken
 from infer_console.terminal.safe_text import safe
 from infer_console.ui.screens.base import ConsoleScreen, PaintedScreen
 from infer_console.view.help import help_rows
 from infer_console.view.look import MAX_FILTER, ScreenName, Size
-from infer_console.view.row import Row, overlay
+from infer_console.view.row import Row, Shown, overlay
 
 #: As long as the longest line that takes it.
 MAX_PASTE = 512
@@ -47,10 +48,12 @@ class OverlayScreen(PaintedScreen):
         """What is pasted is typed: its first line."""
         if not self.is_current or not self.takes_paste():
             return
-        line = next(iter(event.text.splitlines()), "").strip()
-        for character in line[:MAX_PASTE]:
+        line, left_out = taken(event.text, MAX_PASTE)
+        for character in line:
             if character.isprintable():
                 self.pressed(events.Key(PASTED, character))
+        if left_out:
+            self.console.say(left_out)
         self.paint()
 
     def close(self) -> None:
@@ -65,8 +68,13 @@ class HelpScreen(OverlayScreen):
 
     def box(self, picture: Picture, size: Size, now: float) -> list[Row]:
         keymap = self.console.look.keymap
-        why_not = safe(read_only_words(picture)) if picture.read_only else ""
-        return help_rows(self._about, size.width, size.height, picture.link.url, keymap, why_not)
+        scrub = self.console.look.scrub
+        replay = scrub is not None and not scrub.live
+        why_not: Shown = "this is a recording" if replay else "this is the past" if scrub is not None else ""
+        if picture.read_only and not replay:
+            why_not = safe(read_only_words(picture))
+        url = picture.link.url
+        return help_rows(self._about, size.width, size.height, url, keymap, why_not, replay=replay)
 
     def pressed(self, event: events.Key) -> None:
         self.close()

@@ -10,6 +10,7 @@ from textual.message import Message
 from infer_console.planning.config_file import read_config
 from infer_console.planning.fields import MOST_PATH
 from infer_console.state.picture import Picture
+from infer_console.terminal.pastes import taken
 from infer_console.ui.screens.base import PAGE, ConsoleScreen, Interest, actions_of
 from infer_console.view.kv_grid_form import KvGridForm
 from infer_console.view.look import Size
@@ -118,13 +119,15 @@ class PlannerScreen(ConsoleScreen):
 
     def on_paste(self, event: events.Paste) -> None:
         """What is pasted is typed: its first line, as far as the field takes it."""
-        line = next(iter(event.text.splitlines()), "").strip()
+        line, left_out = taken(event.text, MOST_SENTENCE if self.grid.open else MOST_PATH)
+        if left_out:
+            self.console.say(left_out)
         if self.grid.open:
             self.grid.typing = True
-            self.grid.type(line[:MOST_SENTENCE])
+            self.grid.type(line)
             self.paint()
             return
-        for character in line[:MOST_PATH]:
+        for character in line:
             if character.isprintable():
                 self.form.type(character)
         self._read_wanted()
