@@ -53,6 +53,7 @@ SEQUENCES = {
     "pen.py",
     "quick_keys.py",
     "safe_text.py",
+    "shifts.py",
     "web_driver.py",
 }
 #: Modules that ask something of where it is drawn, and write nothing there.
