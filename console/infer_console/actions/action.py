@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import msgspec
+from infer_engine.durations import show_duration
 from infer_engine.protocol import Command
 
-from infer_console.actions.params import Given, Param, ParamError, Value, Values, show_duration
+from infer_console.actions.params import Given, Param, ParamError, Value, Values
 from infer_console.state.link import STALE_AFTER_S
 from infer_console.state.picture import Picture
 

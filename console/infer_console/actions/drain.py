@@ -2,10 +2,11 @@
 
 from typing import cast
 
+from infer_engine.durations import show_duration
 from infer_engine.protocol import Command, Drain, DrainMode, Undrain
 
 from infer_console.actions.action import REASON, Action, Undo, Verdict, number, text
-from infer_console.actions.params import Param, Values, show_duration
+from infer_console.actions.params import Param, Values
 from infer_console.actions.replica_state import no_replica, reached, state_of
 from infer_console.state.picture import Picture, ReplicaPicture
 

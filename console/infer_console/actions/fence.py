@@ -2,11 +2,12 @@
 
 from typing import cast
 
+from infer_engine.durations import show_duration
 from infer_engine.protocol import Command, DrainMode, Fence, Release, Restart
 
 from infer_console.actions.action import REASON, Action, Undo, number, text
 from infer_console.actions.drain import AUTO, MAX_DEADLINE_S, MODES, others_ready, those
-from infer_console.actions.params import Param, Values, show_duration
+from infer_console.actions.params import Param, Values
 from infer_console.actions.replica_state import no_replica, reached, state_of
 from infer_console.state.picture import Picture
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from infer_engine.durations import show_duration
+
 #: A limit is a number that may be left as it is (empty) or lifted (``none``).
 ParamKind = Literal["choice", "number", "limit", "duration", "amount", "text", "flag"]
 
@@ -162,15 +164,6 @@ def parse_duration(text: str) -> float | None:
         return None
     hours, minutes, seconds = found.groups()
     return int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds or 0)
-
-
-def show_duration(seconds: float) -> str:
-    """``90`` as ``1m30s``."""
-    if seconds < 60:
-        return f"{seconds:g}s"
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    return "".join(f"{count}{unit}" for count, unit in ((hours, "h"), (minutes, "m"), (left, "s")) if count)
 
 
 def _number(text: str) -> float | None:

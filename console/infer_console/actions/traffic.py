@@ -2,10 +2,11 @@
 
 from typing import cast
 
+from infer_engine.durations import show_duration
 from infer_engine.protocol import Command, Inject, StopInjection, Tier
 
 from infer_console.actions.action import REASON, Action, number, text
-from infer_console.actions.params import Param, Values, show_duration
+from infer_console.actions.params import Param, Values
 from infer_console.state.picture import Picture
 
 #: What each profile asks; a recorded trace comes from a file, which no dialog has.

@@ -3,8 +3,10 @@
 import math
 from argparse import SUPPRESS, ArgumentParser, Namespace
 
+from infer_engine.durations import show_duration
+
 from infer_console.actions.action import Action
-from infer_console.actions.params import Given, Param, show_duration
+from infer_console.actions.params import Given, Param
 from infer_console.cli.verb import dry_run_option, json_option
 
 

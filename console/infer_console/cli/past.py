@@ -159,7 +159,7 @@ async def _reaches(client: "EngineClient", last_s: float | None) -> str:
 
     recorder = (await client.state()).fleet.recorder
     from_at = recorder.from_at if recorder is not None else None
-    if from_at is None or (last_s is not None and from_at <= time.time() - last_s):
+    if from_at is None or (last_s is not None and from_at <= await client.now() - last_s):
         return ""
     return f", from {stamp(from_at)} on: the flight recorder has nothing from before"
 

@@ -3,7 +3,9 @@
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
-from infer_console.actions.params import parse_duration, show_duration
+from infer_engine.durations import show_duration
+
+from infer_console.actions.params import parse_duration
 
 
 def duration(lowest_s: float, highest_s: float) -> Callable[[str], float]:

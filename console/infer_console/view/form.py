@@ -4,16 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from infer_engine.durations import show_duration
+
 from infer_console.actions.action import Action
-from infer_console.actions.params import (
-    NEVER,
-    Given,
-    Param,
-    ParamError,
-    Values,
-    parse_duration,
-    show_duration,
-)
+from infer_console.actions.params import NEVER, Given, Param, ParamError, Values, parse_duration
 
 Button = Literal["close", "apply"]
 #: Steps of ← and → for durations.

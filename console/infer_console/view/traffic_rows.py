@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from infer_engine.durations import show_duration
 from infer_engine.protocol import TrafficFigures, TrafficRails, TrafficStatus
 
-from infer_console.actions.params import show_duration
 from infer_console.actions.traffic import PROFILES
 from infer_console.state.picture import Picture
 from infer_console.terminal.safe_text import SafeText, safe

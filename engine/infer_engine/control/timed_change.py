@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from infer_engine.control.operations import ENDED, Handle, OperationFailed, Operations
+from infer_engine.durations import show_duration
 from infer_engine.fleet.fleet import Fleet
 from infer_engine.fleet.generation import Refusal
 from infer_engine.fleet.live_limits import Moves
@@ -65,7 +66,7 @@ class TimedChanges:
         pending = structs.replace(pending, due_at=self.due_at(after_s), limits=left)
         self.fleet.reverts.pending[key] = pending
         params["revert_operation"] = self._start(key, pending)
-        return f"; back in {_spoken(after_s)}"
+        return f"; back in {show_duration(after_s)}"
 
     def due_at(self, after_s: float) -> float:
         """Unix seconds; ``after_s`` is of the fleet's clock."""
@@ -150,17 +151,8 @@ def with_revert(effect: Effect, after_s: float | None) -> Effect:
     if after_s is None:
         return effect
     return structs.replace(
-        effect, summary=[*effect.summary, f"it goes back by itself after {_spoken(after_s)}"]
+        effect, summary=[*effect.summary, f"it goes back by itself after {show_duration(after_s)}"]
     )
-
-
-def _spoken(seconds: float) -> str:
-    """``90`` as ``1m30s``."""
-    if seconds < 60:
-        return f"{seconds:g}s"
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    return "".join(f"{count}{unit}" for count, unit in ((hours, "h"), (minutes, "m"), (left, "s")) if count)
 
 
 def moves_text(moves: Moves) -> str:

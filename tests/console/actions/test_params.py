@@ -4,7 +4,8 @@ allowed."""
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from infer_console.actions.params import Amount, Param, ParamError, Value, parse_duration, show_duration
+from infer_console.actions.params import Amount, Param, ParamError, Value, parse_duration
+from infer_engine.durations import show_duration
 
 DEADLINE = Param(
     name="deadline", kind="duration", label="deadline", default="5m", highest=3600.0, optional=True
