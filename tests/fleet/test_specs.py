@@ -64,7 +64,9 @@ async def test_a_drain_that_the_server_did_not_live_to_see_ends_as_drained(tmp_p
         await bench.fleet.specs.saved()
     async with running_fleet(replicas=2, state=tmp_path, loaded=False) as bench:
         bench.launcher.load_gate.set()
+        # Both load at once: either may be first.
         await until(lambda: bench.fleet.replica("r0").state == "drained")
+        await until(lambda: bench.fleet.replica("r1").state == "ready")
         assert bench.fleet.capacity.ready_replicas() == ["r1"]
 
 
