@@ -112,6 +112,8 @@ class RecordingReader:
     def __init__(self, file: BinaryIO, aside: Callable[[Aside], None] | None = None) -> None:
         self.aside = aside
         self.is_truncated = False
+        #: Why: in what is there is something that was never written.
+        self.is_damaged = False
         #: Messages of a newer server that were passed over.
         self.skipped = 0
         self._lines = self._split(file)
@@ -187,8 +189,10 @@ class RecordingReader:
                 yield chunk
         except zstandard.ZstdError as error:
             if not began:
-                raise RecordingError("this is no recording: it is not Zstandard data") from error
-            self.is_truncated = True
+                raise RecordingError(
+                    "this is no recording: it is no Zstandard data, or damaged where it begins"
+                ) from error
+            self.is_truncated = self.is_damaged = True
 
 
 def _damaged(error: Exception | str) -> RecordingError:

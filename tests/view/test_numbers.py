@@ -134,6 +134,20 @@ def test_columns_do_not_run_together() -> None:
     assert any({"token_budget", "7"} <= {*plain(row).split()} for row in diff_rows(a, b, 100))
 
 
+def test_words_that_differ_are_told_whole_and_what_has_no_room_is_counted() -> None:
+    alarms = "drained, queueing_on_kv, slow_ttft"
+    a = Side("a", {"alarms": Fact("alarms", "")} | {f"n{i}": Fact(f"n{i}", 1.0) for i in range(3)})
+    b = Side("b", {"alarms": Fact("alarms", alarms)} | {f"n{i}": Fact(f"n{i}", 2.0) for i in range(3)})
+    whole = [plain(row) for row in diff_rows(a, b, 80)]
+    assert [word for row in whole[1:] for word in row.split()][2:5] == alarms.split()
+    assert "3 figures" not in whole[-1]
+    for height in range(3, 9):
+        rows = [plain(row) for row in diff_rows(a, b, 80, height)]
+        assert len(rows) <= height
+        shown = sum(row.split()[:1] in (["alarms"], ["n0"], ["n1"], ["n2"]) for row in rows)
+        assert (f" … {4 - shown} more differ" in map(str.rstrip, rows)) == (shown < 4), rows
+
+
 def test_reasons_of_another_moment_than_who_waits_say_so() -> None:
     picture = pictures.incident()
     known = picture.totals

@@ -88,12 +88,13 @@ def _split(split: TtftSplit) -> str:
 
 def _record(arguments: Namespace) -> int:
     from infer_console.cli.output import complain, note
+    from infer_console.past.files import open_new
 
     path = Path(arguments.file)
     if path.is_dir() or arguments.file.endswith("/"):
         return _record_for_days(arguments, path)
     try:
-        with path.open("xb") as file:
+        with open_new(path) as file:
 
             async def work(client: "EngineClient") -> int:
                 if arguments.duration is None:
@@ -139,7 +140,7 @@ def _record_for_days(arguments: Namespace, directory: Path) -> int:
             loop.add_signal_handler(number, recording.cancel)
         with suppress(asyncio.CancelledError):
             await recording
-        return codes.OK
+        return codes.ERROR if recorder.unwritten else codes.OK
 
     return call(arguments, work)
 

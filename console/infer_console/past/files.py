@@ -4,6 +4,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from platformdirs import user_state_path
 
@@ -22,6 +23,12 @@ def new_file(fleet: str, at: float, directory: Path | None = None, ending: str =
         number += 1
         path = directory / f"{name}-{stamp}-{number}{ending}"
     return path
+
+
+def open_new(path: Path) -> BinaryIO:
+    """A new file for its owner alone: what an operator sees is not for everybody. OSError where it is there
+    already, too."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def named_file(name: str) -> Path:

@@ -12,7 +12,7 @@ import msgspec
 from infer_engine.protocol import Envelope, EventDelta
 from msgspec.structs import replace
 
-from infer_console.past.files import new_file
+from infer_console.past.files import new_file, open_new
 from infer_console.past.gather import gather
 from infer_console.past.snapshot import snapshot_deltas, snapshot_lines
 from infer_console.past.when import stamp
@@ -98,9 +98,10 @@ class HeadlessRecorder:
             self._say(self.summary())
 
     def summary(self) -> str:
-        lost = f"nothing lost in {self.gaps} gaps" if self.gaps else "nothing lost"
+        gaps = "1 gap" if self.gaps == 1 else f"{self.gaps} gaps"
+        lost = f"nothing lost in {gaps}" if self.gaps else "nothing lost"
         if self.lost_s:
-            lost = f"{self.lost_s:.1f} s lost in {self.gaps} gaps"
+            lost = f"{self.lost_s:.1f} s lost in {gaps}"
         if self.unwritten:  # and what waited to be written when the disk did not take it
             heard = f"{lost} on the way" if self.lost_s else "all came"
             lost = f"{heard}, at least {self.unwritten:,} messages could not be written"
@@ -145,7 +146,6 @@ class HeadlessRecorder:
         try:
             self._keep(envelope, line)
         except OSError as error:
-            self.unwritten += 1
             self._drop(error)
 
     def _keep(self, envelope: Envelope, line: bytes) -> None:
@@ -174,7 +174,7 @@ class HeadlessRecorder:
         self._path = new_file(
             picture.fleet.name if picture.fleet is not None else "", self._wall(), self._directory
         )
-        self._file = self._path.open("xb")
+        self._file = open_new(self._path)
         simulated = picture.fleet.simulated if picture.fleet is not None else False
         header = Header(epoch=envelope.epoch, made_at=self._wall(), simulated=simulated)
         self._writer = RecordingWriter(self._file, header)
@@ -227,7 +227,8 @@ class HeadlessRecorder:
                 self._drop(error)
 
     def _drop(self, error: OSError) -> None:
-        """The disk does not take it: what comes is lost until it does."""
+        """The disk does not take it: what waited to be written is lost, and what comes until it does."""
+        self.unwritten += 1
         self._say(f"cannot write {self._path or self._directory}: {error.strerror or error}; trying again")
         self._tried_s = time.monotonic()
         self._writer = None
@@ -245,6 +246,7 @@ class HeadlessRecorder:
             if file is not None:
                 file.close()
         except OSError as error:
+            self.unwritten += 1
             self._say(f"cannot write {self._path}: {error.strerror or error}")
 
     def _prune(self) -> None:

@@ -125,10 +125,12 @@ class ReplayedRecording:
             self.trouble = str(error)
         else:
             if self._reader.is_truncated:
-                self.trouble = "its end is missing"
+                self.trouble = (
+                    "damaged: the rest is missing" if self._reader.is_damaged else "its end is missing"
+                )
             elif self._loader.unfolded or self._reader.skipped:
                 left_out = self._loader.unfolded + self._reader.skipped
-                self.trouble = f"{left_out} messages left out"
+                self.trouble = f"{left_out} message{'s' * (left_out != 1)} left out"
             elif self.timeline.span() is None and not self._stopping.is_set():
                 self.trouble = "nothing is in it"
         self.done.set()

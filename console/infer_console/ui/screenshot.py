@@ -2,7 +2,6 @@
 text."""
 
 import html
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from rich.color import Color
 from rich.style import Style
 from rich.terminal_theme import MONOKAI, TerminalTheme
 
+from infer_console.past.files import open_new
 from infer_console.ui.themes import Theme
 from infer_console.view.row import Row, plain
 
@@ -30,11 +30,10 @@ def checked(path: Path) -> Path:
 
 
 def write_screenshot(path: Path, rows: list[Row], theme: Theme) -> int:
-    """A new file for its owner alone: what is on an operator's screen is not for everybody. Returns its
-    bytes; OSError where it is there already, too."""
+    """A new file for its owner alone. Returns its bytes; OSError where it is there already, too."""
     text = text_of(rows) if checked(path).suffix == ".txt" else svg_of(rows, theme)
     data = text.encode("utf-8")
-    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    file = open_new(path)
     try:
         with file:
             file.write(data)

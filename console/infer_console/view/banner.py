@@ -1,5 +1,6 @@
 """The first line: whose screen this is, how fresh it is, and what time it is."""
 
+from infer_console.state.link import STALE_AFTER_S
 from infer_console.state.picture import Link, Picture
 from infer_console.terminal.safe_text import SafeText, fit_text, safe
 from infer_console.view.format import age, clock
@@ -9,8 +10,6 @@ from infer_console.view.row import Line, Role, Row, Shown, Tone
 from infer_console.view.scrubber import moment_word
 from infer_console.view.simulated import simulated_mark
 
-#: A live link says something every 2 s; a view older than this may not be acted on.
-STALE_AFTER_S = 3.0
 #: Cells of a fleet's name that are shown at any rate.
 LEAST_NAME = 6
 

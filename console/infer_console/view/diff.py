@@ -1,17 +1,24 @@
 """Two moments, or two replicas, beside each other: what differs between them."""
 
+import textwrap
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
 from infer_engine.protocol import Replica
 
 from infer_console.past.when import moment
+from infer_console.state.link import STALE_AFTER_S
 from infer_console.state.picture import Picture, ReplicaPicture
 from infer_console.terminal.safe_text import SafeText, safe, safe_identifier
 from infer_console.view.box import CLOSES, box, titled
-from infer_console.view.format import UNKNOWN, clock, count, milliseconds, percent, rate, seconds
+from infer_console.view.format import UNKNOWN, age, clock, count, milliseconds, percent, rate, seconds
 from infer_console.view.row import Line, Role, Row, Shown, with_tone
 
+#: Characters of words that are told.
+WORDS = 240
+#: Rows, where all are wanted.
+NO_END = 1_000_000
 Show = Callable[[float | None], SafeText]
 
 
@@ -30,6 +37,8 @@ class Fact(NamedTuple):
 class Side(NamedTuple):
     title: str
     facts: dict[str, Fact]
+    #: For so long nothing had been told by then: all that is known is from before.
+    silent_s: float | None = None
 
 
 class Difference(NamedTuple):
@@ -59,12 +68,14 @@ def side_of(word: str, picture: Picture | None, replica: str | None) -> Side:
     """What is compared of a picture. SideError where there is nothing."""
     if picture is None or picture.totals is None:
         raise SideError(f"{word}: that time is not here (yet)")
+    age_s = picture.link.age_s
+    silent_s = age_s if age_s is not None and age_s > STALE_AFTER_S else None
     if replica is None:
-        return Side(f"fleet {clock(picture.at)}", {fact.name: fact for fact in _fleet(picture)})
+        return Side(f"fleet {clock(picture.at)}", {fact.name: fact for fact in _fleet(picture)}, silent_s)
     known = picture.replicas.get(replica)
     if known is None:
         raise SideError(f"{word}: there is no replica {replica} at {clock(picture.at)}")
-    return Side(f"{replica} {clock(picture.at)}", {fact.name: fact for fact in _replica(known)})
+    return Side(f"{replica} {clock(picture.at)}", {fact.name: fact for fact in _replica(known)}, silent_s)
 
 
 def differences(a: Side, b: Side) -> list[Difference]:
@@ -83,7 +94,15 @@ def diff_document(a: Side, b: Side) -> dict[str, object]:
     names = list(dict.fromkeys((*a.facts, *b.facts)))
     values = [(name.strip(), *(_value(side.facts.get(name)) for side in (a, b))) for name in names]
     differ = [{"name": name, "a": left, "b": right} for name, left, right in values if left != right]
-    return {"version": 1, "a": a.title, "b": b.title, "differ": differ, "equal": len(names) - len(differ)}
+    return {
+        "version": 1,
+        "a": a.title,
+        "b": b.title,
+        "a_silent_s": a.silent_s,
+        "b_silent_s": b.silent_s,
+        "differ": differ,
+        "equal": len(names) - len(differ),
+    }
 
 
 def _value(fact: Fact | None) -> float | str | None:
@@ -99,11 +118,22 @@ def diff_rows(a: Side, b: Side, width: int, height: int | None = None) -> list[R
     rows = [
         _row((safe(""), safe(a.title, 60), safe(b.title, 60), safe("change")), first, column, width, "title")
     ]
-    room = len(found) if height is None else max(0, height - 2)
-    shown = found[: room if len(found) <= room else max(0, room - 1)]
-    rows += [_row(each, first, column, width) for each in shown]
-    if len(shown) < len(found):
-        rows.append(Line(width).put(safe(f" … {len(found) - len(shown)} more differ"), "dim").row())
+    rows += [
+        Line(width)
+        .put(safe(f" {side.title}: nothing was told for {age(side.silent_s)} by then"), "crit")
+        .row()
+        for side in ((a,) if a.title == b.title else (a, b))
+        if side.silent_s is not None
+    ]
+    room = NO_END if height is None else max(0, height - len(rows) - 1)
+    shown = 0
+    for more, each in enumerate(found, 1):
+        told = [_row(part, first, column, width) for part in _parts(each, column - 1)]
+        if len(told) > room - (more < len(found)):  # a row stays to say how many are not shown
+            break
+        rows, room, shown = rows + told, room - len(told), more
+    if shown < len(found):
+        rows.append(Line(width).put(safe(f" … {len(found) - shown} more differ"), "dim").row())
     same = f" {equal} figures are the same" if found else " nothing differs"
     rows.append(Line(width).put(safe(same), "dim").row())
     return rows
@@ -113,6 +143,18 @@ def diff_box(a: Side, b: Side, width: int, height: int) -> list[Row]:
     """The rows in a frame, for a box over a screen."""
     rows = diff_rows(a, b, max(1, width - 4), max(3, height - 2))
     return box(titled(width, "What differs"), (with_tone(row, "dialog") for row in rows), CLOSES)
+
+
+def _parts(difference: Difference, cells: int) -> Iterator[Difference]:
+    """A row, and further ones where the words of a side do not fit into so many cells."""
+    name, a, b, change = difference
+    for left, right in zip_longest(_wrapped(a, cells), _wrapped(b, cells), fillvalue=safe("")):
+        yield Difference(name, left, right, change)
+        name = change = safe("")
+
+
+def _wrapped(words: SafeText, cells: int) -> list[SafeText]:
+    return [safe(line, cells) for line in textwrap.wrap(words, cells, break_on_hyphens=False)]
 
 
 def _row(
@@ -136,7 +178,7 @@ def _shown(fact: Fact | None) -> SafeText:
     if fact is None or fact.value is None:
         return UNKNOWN
     if isinstance(fact.value, str):
-        return safe(fact.value, 60) if fact.value else safe("none")
+        return safe(fact.value, WORDS) if fact.value else safe("none")
     shown = fact.show(fact.value)
     return safe(f"{shown}{fact.unit}") if shown != UNKNOWN else shown
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from infer_console.past.replayed import ReplayedRecording
 from infer_console.recording import open_recording
 from support.cli import Run
@@ -26,7 +27,7 @@ def test_a_moment_of_a_recording_as_a_status_document(run: Run) -> None:
 def test_what_cannot_be_replayed_is_said(run: Run, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.icr"
     wrong.write_bytes(b"no recording")
-    assert "not Zstandard" in run("replay", str(wrong), "--json").err
+    assert "no Zstandard data" in run("replay", str(wrong), "--json").err
     assert "cannot read" in run("replay", str(tmp_path / "none.icr"), "--json").err
     no_terminal = run("replay", str(tmp_path / "none.icr"))
     assert (no_terminal.code, "cannot read" in no_terminal.err) == (1, True)
@@ -75,6 +76,25 @@ def test_a_part_of_a_recording_is_a_recording(run: Run, tmp_path: Path) -> None:
     assert "its end is missing" in run("export", str(cut), str(tmp_path / "y")).err
     assert "its end is missing" in run("diff", "now", "now", "--recording", str(cut)).err
     assert run("export", str(RECORDING), str(tmp_path / "x"), "--span", "now..-1m").code == 2
+    for made in (part, tmp_path / "y"):
+        assert made.stat().st_mode & 0o777 == 0o600, "who was served is not for everybody"
+
+
+def test_damage_is_told_from_an_end_that_is_missing_and_a_gap_from_nothing(run: Run, tmp_path: Path) -> None:
+    before, after = tmp_path / "before.icr", tmp_path / "after.icr"
+    assert run("export", str(RECORDING), str(before), "--span", "now-36s..now-30s").code == 0
+    assert run("export", str(RECORDING), str(after), "--span", "now-10s..now").code == 0
+    content = before.read_bytes() + after.read_bytes()
+    with_a_gap, damaged = tmp_path / "gap.icr", tmp_path / "damaged.icr"
+    with_a_gap.write_bytes(content)
+    told = run("diff", "now-20s", "now", "--recording", str(with_a_gap))
+    assert "nothing was told for 10s by then" in told.out
+    document = json.loads(run("diff", "now-20s", "now", "--recording", str(with_a_gap), "--json").out)
+    assert document["a_silent_s"] == pytest.approx(10.0, abs=0.1)
+    assert document["b_silent_s"] is None
+    within = len(before.read_bytes()) + len(after.read_bytes()) // 2
+    damaged.write_bytes(content[:within] + bytes(50) + content[within + 50 :])
+    assert "damaged: the rest is missing" in run("diff", "now", "now", "--recording", str(damaged)).err
 
 
 def test_recording_for_days_follows_on_in_files_and_ends_tidily(engine: EngineServer, tmp_path: Path) -> None:
@@ -107,3 +127,29 @@ def test_recording_for_days_follows_on_in_files_and_ends_tidily(engine: EngineSe
         check=False,
     )
     assert again.returncode == 2
+
+
+def test_recording_onto_a_disk_that_takes_no_more_ends_with_an_error(
+    engine: EngineServer, tmp_path: Path
+) -> None:
+    """Files that may not grow stand for the full disk."""
+    program = (
+        "import resource, sys; from infer_console.cli.entry import main;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048)); sys.exit(main())"
+    )
+    words = ["--connect", engine.control_url, "record", f"{tmp_path}/"]
+    recorder = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, text=True)
+    assert recorder.stderr is not None
+    try:
+        said = ""
+        while "cannot write" not in said and (line := recorder.stderr.readline()):
+            said += line
+        recorder.send_signal(signal.SIGTERM)
+        said += recorder.communicate(timeout=120)[1]
+    finally:
+        if recorder.poll() is None:
+            recorder.kill()
+            recorder.communicate()
+    assert recorder.returncode == 1, said
+    assert "File too large; trying again" in said
+    assert "messages could not be written" in said

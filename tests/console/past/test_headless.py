@@ -105,11 +105,9 @@ async def test_it_goes_on_after_the_servers_restart_and_tells_what_is_missing(tm
     assert recorder.gaps == 1
     (lost,) = [line for line in said if line.startswith("lost ")]
     assert f"lost {recorder.lost_s:.1f} s, from " in lost
-    assert said[-1] == f"{recorder.messages:,} messages recorded, {recorder.lost_s:.1f} s lost in 1 gaps"
+    assert said[-1] == f"{recorder.messages:,} messages recorded, {recorder.lost_s:.1f} s lost in 1 gap"
     recorder.unwritten = 3
-    assert recorder.summary().endswith(
-        "s lost in 1 gaps on the way, at least 3 messages could not be written"
-    )
+    assert recorder.summary().endswith("s lost in 1 gap on the way, at least 3 messages could not be written")
     recorder.lost_s = 0.0
     assert recorder.summary().endswith("recorded, all came, at least 3 messages could not be written")
     envelopes = [envelope for path in files(tmp_path) for envelope in recorded(path)]
