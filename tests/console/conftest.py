@@ -4,11 +4,11 @@ was."""
 from collections.abc import Generator
 
 import pytest
-from support.server import EngineServer, serving
+from support.server import UNHURRIED, EngineServer, serving
 
 
 @pytest.fixture(scope="session")
 def engine() -> Generator[EngineServer]:
-    with serving(replicas=2) as server:
+    with serving(replicas=2, layers=UNHURRIED) as server:
         yield server
         assert server.errors == []

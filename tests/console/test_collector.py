@@ -41,7 +41,7 @@ def collector(engine: EngineServer) -> Generator[Collector]:
     try:
         yield made
     finally:
-        assert made.stop()
+        assert made.stop(60)
 
 
 class Client:
@@ -253,7 +253,7 @@ def test_a_read_only_console_sends_no_command(engine: EngineServer) -> None:
         assert ok(collector.command(Drain(dry_run=True), "r0")).operation is None
         assert collector.picture.read_only
     finally:
-        assert collector.stop()
+        assert collector.stop(60)
     assert engine.status().totals.ready == 2
 
 
@@ -284,7 +284,7 @@ def test_where_this_machines_clock_is_wrong_moments_are_the_servers(
         assert abs(picture.at - right()) < ANSWER_S  # a busy machine is late, not ten minutes ahead
         assert abs(picture.ahead_s + 600.0) < ANSWER_S
     finally:
-        assert collector.stop()
+        assert collector.stop(60)
 
     async def asked() -> float:
         async with EngineClient(collector.target) as client:
@@ -312,7 +312,7 @@ def test_a_server_that_goes_and_comes_back_is_found_again() -> None:
                 eventually(lambda: collector.picture.link.state == "lost")
                 assert list(collector.picture.replicas) == ["r0"]  # what was known stays
         finally:
-            assert collector.stop()
+            assert collector.stop(60)
 
 
 def test_it_stops_while_the_server_is_silent_and_answers_what_was_asked() -> None:
@@ -325,7 +325,7 @@ def test_it_stops_while_the_server_is_silent_and_answers_what_was_asked() -> Non
         refused = asked[-1].result(ANSWER_S)
         assert isinstance(refused, Problem)
         assert refused.code == "too_many_commands"
-        assert collector.stop()
+        assert collector.stop(60)
         answers = [each.result(ANSWER_S) for each in asked[:-1]]
         assert {each.code for each in answers if isinstance(each, Problem)} == {"console_stopped"}
         late = collector.command(Cancel(), "q").result(ANSWER_S)
@@ -342,7 +342,7 @@ def test_an_unreachable_server_is_said_to_be_so() -> None:
         assert (problem.code, problem.title) == ("unreachable", "The server is unreachable.")
         eventually(lambda: "No such file" in collector.picture.link.message)
     finally:
-        assert collector.stop()
+        assert collector.stop(60)
 
 
 def test_what_the_own_engine_is_doing_is_the_message_while_it_starts_and_after_it_died() -> None:
@@ -356,7 +356,7 @@ def test_what_the_own_engine_is_doing_is_the_message_while_it_starts_and_after_i
         eventually(lambda: collector.picture.link.state == "lost")
         assert collector.picture.link.message == "the engine ended (exit 1)"
     finally:
-        assert collector.stop()
+        assert collector.stop(60)
 
 
 def test_the_diagnosis_is_given_what_was_recorded_before_it_came(
@@ -370,5 +370,5 @@ def test_the_diagnosis_is_given_what_was_recorded_before_it_came(
         eventually(lambda: given)
         assert made.picture.link.state == "live"
     finally:
-        assert made.stop()
+        assert made.stop(60)
     assert len(given) == 1

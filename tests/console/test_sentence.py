@@ -25,7 +25,7 @@ def test_the_tokens_are_the_engines(engine: EngineServer) -> None:
         collector.watch_sentence(None)
         eventually(lambda: collector.picture.sentence is None)
     finally:
-        assert collector.stop()
+        assert collector.stop(60)
 
 
 async def test_it_is_typed_and_its_grid_is_shown(engine: EngineServer) -> None:
@@ -51,4 +51,4 @@ async def test_it_is_typed_and_its_grid_is_shown(engine: EngineServer) -> None:
             await driven.press("plus")
             await driven.wait("a column more", lambda: driven.text.count("▓") > before)
     finally:
-        assert collector.stop()
+        assert collector.stop(60)

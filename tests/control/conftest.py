@@ -16,7 +16,7 @@ from infer_engine.protocol import GatewayStatus
 from infer_engine.settings import ServerSettings
 from support.eventually import eventually
 from support.served import Served
-from support.server import EngineServer, serving, short_directory
+from support.server import UNHURRIED, EngineServer, serving, short_directory
 from support.tiny_model import write_tiny_gguf
 
 
@@ -25,7 +25,7 @@ def shared_pair() -> Generator[EngineServer]:
     """Two replicas, each with a pool of 128 blocks and a batch of 6. The tests' prompts begin alike: with a
     prefix cache they would share the blocks that these tests want to fill."""
     replica = {"kv_blocks": 128, "max_running": 6, "prefix_cache": False}
-    with serving(replicas=2, replica=replica) as running:
+    with serving(replicas=2, layers=UNHURRIED, replica=replica) as running:
         yield running
         assert running.errors == []
 

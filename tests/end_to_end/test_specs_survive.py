@@ -16,13 +16,13 @@ from infer_engine.fleet.spec_file import SpecDir
 from infer_engine.protocol import Status
 from support.fleets import until
 from support.processes import alive, wait_gone
-from support.server import EngineServer, short_directory
+from support.server import UNHURRIED, EngineServer, short_directory
 from support.tiny_model import write_tiny_gguf
 
 
 @contextmanager
 def server_at(directory: Path, log_name: str) -> Generator[EngineServer]:
-    model = write_tiny_gguf(directory / "tiny.gguf")
+    model = write_tiny_gguf(directory / "tiny.gguf", layers=UNHURRIED // 2)
     server = EngineServer(
         directory,
         {
@@ -45,7 +45,7 @@ def states(status: Status) -> dict[str, str]:
 
 async def ask_long(server: EngineServer) -> int:
     """The status of a long stream, or of what became of it; 0 when the connection broke."""
-    body = {"model": "tiny", "prompt": "a", "max_tokens": 1_500, "ignore_eos": True, "stream": True}
+    body = {"model": "tiny", "prompt": "a", "max_tokens": 900, "ignore_eos": True, "stream": True}
     try:
         async with (
             server.async_gateway() as client,

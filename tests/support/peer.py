@@ -112,7 +112,7 @@ def watching(url: str) -> Generator[Collector]:
     try:
         yield collector
     finally:
-        assert collector.stop()
+        assert collector.stop(60)
 
 
 def live(collector: Collector) -> Picture:

@@ -54,7 +54,7 @@ def collecting(directory: Path, *scripts: str) -> Generator[tuple[Collector, Scr
         try:
             yield collector, control
         finally:
-            assert collector.stop()
+            assert collector.stop(60)
 
 
 def at_step(collector: Collector, step: int) -> Picture:
@@ -121,7 +121,7 @@ def test_a_hello_that_is_not_the_protocol_is_a_state_and_not_an_end(directory: P
             control.hello = good
             at_step(collector, 1)
         finally:
-            assert collector.stop()
+            assert collector.stop(60)
 
 
 def test_the_filter_names_what_is_looked_at_and_nothing_else(directory: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_stream_that_only_keeps_its_connection_open_is_left(monkeypatch: pytes
 
 
 def test_the_words_of_a_refusal_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "FAILURE_S", 0.05)
+    monkeypatch.setattr(stream, "FAILURE_S", 1.0)
     body = Body(b"out of memory", b"")
     assert told_of(500, body, "text/plain") == [Broke("broken", "answers 500: out of memory")]
     assert body.closed

@@ -24,7 +24,7 @@ def watching(url: str) -> Generator[Collector]:
     try:
         yield collector
     finally:
-        assert collector.stop()
+        assert collector.stop(60)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_server_that_dies_and_comes_back_is_a_state_and_no_end() -> None:
             assert picture.fleet is not None
             assert (picture.fleet.version or "").startswith("llama.cpp")
     finally:
-        assert collector.stop()
+        assert collector.stop(60)
 
 
 def test_a_server_that_hangs_is_lost_and_found(vllm: ForeignServer, monkeypatch: pytest.MonkeyPatch) -> None:
