@@ -27,7 +27,7 @@ from support.tiny_model import write_tiny_gguf
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.05
-#: Layers of a tiny model that takes 3 ms for a step, ten times what it takes with two: who looks at what runs,
+#: Layers of a tiny model that takes 3 ms for a step, ten times what two layers take: who looks at what runs,
 #: or acts on it, finds that it still runs, on a machine that has much else to do as well.
 UNHURRIED = 48
 #: What every command has to be declared as, one without a body included.
