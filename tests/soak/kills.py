@@ -24,7 +24,7 @@ import httpx2
 import msgspec
 from infer_engine.protocol import Replica, Status
 from soak.streams import Client, Heard, Verdict, asks
-from support.server import EngineServer, serving
+from support.server import UNHURRIED, EngineServer, serving
 
 NEW_TOKENS = 4
 READY_TIMEOUT_S = 90.0
@@ -187,7 +187,9 @@ async def draining(scene: Scene) -> int:
 def run(kills: int, *, streams: int = 32, max_tokens: int = 120, seed: int = 1) -> Outcome:
     """On a server of its own with two replicas of a tiny model."""
     replica = {"kv_blocks": 1024, "max_running": 64, "token_budget": 256}
-    with serving(replicas=2, replica=replica) as server:
+    # Who is drained of its streams has them still when it hears of it.
+    layers = 2 if kills else UNHURRIED // 3
+    with serving(replicas=2, layers=layers, replica=replica) as server:
         disturb = killing(kills, seed) if kills else draining
         return asyncio.run(under_streams(server, disturb, streams=streams, max_tokens=max_tokens))
 

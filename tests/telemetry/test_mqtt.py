@@ -122,17 +122,25 @@ def test_it_closes_though_the_broker_hangs_and_takes_nothing(
     monkeypatch.setattr(mqtt, "GOODBYE_S", 0.1)
     monkeypatch.setattr(mqtt, "HANG_UP_S", 0.1)
     big = Letter("infer/v1/local/big", {"text": "x" * 16_000_000})
-    taken: list[Letter | None] = []
+    taken = asyncio.Event()
     take = Mailbox.take
-    monkeypatch.setattr(Mailbox, "take", lambda mailbox: taken.append(take(mailbox)) or taken[-1])
 
     async def scenario() -> None:
         with broker(tmp_path) as running:
             async with running_fleet() as bench, publishing(bench, running) as publisher:
+
+                def hanging_at_big(mailbox: Mailbox) -> Letter | None:
+                    """What came before it has been sent, or the publisher would not take it."""
+                    letter = take(mailbox)
+                    if letter == big:
+                        running.hang()
+                        taken.set()
+                    return letter
+
                 await until(_sent(publisher))
-                running.hang()
+                monkeypatch.setattr(Mailbox, "take", hanging_at_big)
                 publisher.mailbox.latest(big)
-                await until(lambda: big in taken)
+                await asyncio.wait_for(taken.wait(), 60)
                 async with asyncio.timeout(mqtt.SEND_TIMEOUT_S / 2):
                     await publisher.close()
                 assert "mqtt" not in {task.get_name() for task in asyncio.all_tasks()}
