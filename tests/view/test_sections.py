@@ -18,7 +18,8 @@ from infer_console.view.operations import operation_section
 from infer_console.view.replica_screen import replica_screen
 from infer_console.view.row import plain
 from infer_console.view.traffic import traffic_section
-from infer_engine.protocol import Alarm, Event, Kv, TenantLimits
+from infer_console.view.waiting import waiting_section
+from infer_engine.protocol import Alarm, Event, FleetSpec, Kv, TenantLimits
 from support import pictures
 
 LONG = Alarm(
@@ -336,3 +337,25 @@ def test_limits_of_tenants_stand_beside_them_and_in_the_title(size: Size) -> Non
     assert "limits: none" in "\n".join(
         lines(dataclasses.replace(pictures.incident(), demand=Demand(limits={})), Look(), size)
     )
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 36), (200, 50)])
+@pytest.mark.parametrize("shed", [False, True])
+def test_what_is_shed_does_not_give_way_and_why_it_waits_says_so(width: int, height: int, shed: bool) -> None:
+    picture = pictures.incident()
+    assert picture.fleet is not None
+    assert picture.totals is not None
+    fleet = msgspec.structs.replace(picture.fleet, spec=FleetSpec(replicas=8, shed=shed))
+    totals = msgspec.structs.replace(picture.totals, waiting_reasons={"tier": 3})
+    looked = picture.replicas["r2"]
+    rows = {
+        id: msgspec.structs.replace(row, waiting_reason="tier") if row.state == "waiting" else row
+        for id, row in looked.rows.items()
+    }
+    replicas = {**picture.replicas, "r2": dataclasses.replace(looked, rows=rows)}
+    picture = dataclasses.replace(picture, fleet=fleet, totals=totals, replicas=replicas, demand=None)
+    why = [line for line in lines(picture, Look(replica="r2"), Size(width, height), True) if "why: " in line]
+    assert ["(batch is shed)" in line for line in why] == [shed]
+    alone = dataclasses.replace(picture, replicas={})
+    told = [plain(row) for row in waiting_section(alone, width, 3) if plain(row).startswith(" tier ")]
+    assert ["batch is shed" in line for line in told] == [shed]

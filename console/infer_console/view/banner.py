@@ -9,6 +9,7 @@ from infer_console.view.people import also, lease, me
 from infer_console.view.row import Line, Role, Row, Shown, Tone
 from infer_console.view.scrubber import moment_word
 from infer_console.view.simulated import simulated_mark
+from infer_console.view.waiting import is_shed
 
 #: Cells of a fleet's name that are shown at any rate.
 LEAST_NAME = 6
@@ -197,7 +198,7 @@ def _facts(picture: Picture, width: int) -> list[tuple[SafeText, Role]]:
         held = lease(fleet, width)
         if held is not None:
             facts.insert(0, held)
-        if fleet.spec is not None and fleet.spec.shed:
+        if is_shed(picture):
             facts.insert(0, (safe("BATCH SHED"), "warn"))
     if picture.ahead_s:
         differs = "behind" if picture.ahead_s > 0 else "ahead"

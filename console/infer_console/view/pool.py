@@ -163,8 +163,8 @@ def device_row(replica: ReplicaPicture, width: int) -> Row:
 _NEAR_SLOWDOWN_C = 5
 
 
-def why_row(replica: ReplicaPicture, width: int) -> Row:
-    """Why the head of the queue waits, and whom it holds up."""
+def why_row(replica: ReplicaPicture, width: int, shed: bool = False) -> Row:
+    """Why the head of the queue waits, and whom it holds up. ``shed``: an operator has batch pause."""
     status = replica.status
     waiting = [
         replica.rows[id] for id in replica.order if id in replica.rows and replica.rows[id].state == "waiting"
@@ -177,6 +177,8 @@ def why_row(replica: ReplicaPicture, width: int) -> Row:
     head = waiting[0]
     line.put("why: ", "label").put("head ").put(safe_identifier(head.id), "strong").put(" ")
     _head_reason(line, head)
+    if shed and head.waiting_reason == "tier":
+        line.put(" (batch is shed)", "dim")
     behind = [row for row in waiting if row.waiting_reason == "behind"]
     if behind:
         line.put(safe(f"; {count(len(behind))} behind it"))

@@ -19,6 +19,7 @@ from infer_console.view.row import Line, Row, Shown, beside
 from infer_console.view.scrubber import until
 from infer_console.view.slo import targets
 from infer_console.view.vital import replica_vitals, vital_row
+from infer_console.view.waiting import is_shed
 
 #: The width from which events stand beside the map, and the map beside roster and queue.
 TWO_FROM, WIDE = 100, 220
@@ -128,7 +129,7 @@ def _numbers(
             Want("alarms", min(alarms, 1), min(alarms, 4 if height >= ROOMY else 2), 3),
             lambda given: alarm_rows(picture, width, given, look.replica),
         ),
-        Section(Want("why", 1, 1, 3), lambda given: [why_row(replica, width)]),
+        Section(Want("why", 1, 1, 3), lambda given: [why_row(replica, width, is_shed(picture))]),
         Section(Want("pool", 1, 2, 0), lambda given: pool_rows(replica, width, given)),
         Section(Want("step", 1, 1, 5), lambda given: [step_row(replica, width)]),
         Section(

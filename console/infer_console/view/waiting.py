@@ -42,6 +42,11 @@ def reasons(totals: Totals | None) -> list[tuple[str, int]]:
     )
 
 
+def is_shed(picture: Picture) -> bool:
+    """Whether an operator has the batch tier pause."""
+    return picture.fleet is not None and picture.fleet.spec is not None and picture.fleet.spec.shed
+
+
 def seen_traffic(picture: Picture) -> bool:
     """Whether any request was ever seen."""
     totals = picture.totals
@@ -187,7 +192,9 @@ def _reason_rows(picture: Picture, width: int, height: int) -> list[Row]:
 
 
 def _means(reason: str, picture: Picture) -> Shown:
-    """Nothing loads here where the servers are run by others."""
+    """Nothing loads here where the servers are run by others; what is shed does not give way, it stands."""
+    if reason == "tier" and is_shed(picture):
+        return "batch is shed"
     if reason == "loading" and of_upstreams(picture):
         return "no upstream answers: start them" if none_answers(picture) else "no upstream is ready"
     return REASONS.get(reason, "")
