@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx2
 import msgspec
+from infer_engine.idle_connections import limits
 from infer_engine.protocol import Status
 from support.if_match import CurrentVersion
 from support.processes import children, wait_gone
@@ -114,7 +115,7 @@ class EngineServer:
 
     def control(self) -> httpx2.Client:
         return httpx2.Client(
-            transport=httpx2.HTTPTransport(uds=str(self.socket_path), verify=False),
+            transport=httpx2.HTTPTransport(uds=str(self.socket_path), verify=False, limits=limits()),
             base_url="http://localhost",
             auth=CurrentVersion(),
             timeout=60.0,
@@ -123,7 +124,7 @@ class EngineServer:
 
     def async_control(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
-            transport=httpx2.AsyncHTTPTransport(uds=str(self.socket_path), verify=False),
+            transport=httpx2.AsyncHTTPTransport(uds=str(self.socket_path), verify=False, limits=limits()),
             base_url="http://localhost",
             auth=CurrentVersion(),
             timeout=60.0,

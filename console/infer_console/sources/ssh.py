@@ -9,6 +9,7 @@ from typing import Any
 
 import httpcore2
 import httpx2
+from infer_engine.idle_connections import KEEP_S
 
 from infer_console.connect import SshHost
 from infer_console.credentials import without_token
@@ -50,7 +51,7 @@ class SshTransport(httpx2.AsyncHTTPTransport):
     def __init__(self, ssh: SshHost) -> None:
         super().__init__(trust_env=False)
         self._pool = httpcore2.AsyncConnectionPool(
-            network_backend=_Backend(ssh), max_connections=MAX_CONNECTIONS, keepalive_expiry=30.0
+            network_backend=_Backend(ssh), max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEP_S
         )
 
 

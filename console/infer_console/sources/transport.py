@@ -4,6 +4,7 @@ ours."""
 import ssl
 
 import httpx2
+from infer_engine.idle_connections import limits
 
 from infer_console.connect import Target
 from infer_console.sources.failures import UnreachableError
@@ -17,7 +18,7 @@ def transport(target: Target) -> httpx2.AsyncBaseTransport:
         trusted = _trusted(target) if target.tls else False
 
         def to_server() -> httpx2.AsyncBaseTransport:
-            return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False)
+            return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False, limits=limits())
 
         return ForeignTransport(target, to_server)
     if target.ssh is not None:
@@ -27,8 +28,8 @@ def transport(target: Target) -> httpx2.AsyncBaseTransport:
         return SshTransport(target.ssh)
     if target.socket is not None:
         # A socket has no TLS; to load the authorities' certificates would only take its time.
-        return httpx2.AsyncHTTPTransport(uds=target.socket, trust_env=False, verify=False)
-    return httpx2.AsyncHTTPTransport(verify=_trusted(target), trust_env=False)
+        return httpx2.AsyncHTTPTransport(uds=target.socket, trust_env=False, verify=False, limits=limits())
+    return httpx2.AsyncHTTPTransport(verify=_trusted(target), trust_env=False, limits=limits())
 
 
 def _trusted(target: Target) -> ssl.SSLContext | bool:

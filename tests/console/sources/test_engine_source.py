@@ -5,6 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from infer_console.collector import Collector
 from infer_console.connect import parse_url
@@ -13,6 +14,7 @@ from infer_console.sources.client import EngineClient
 from infer_console.sources.engine import describe
 from infer_console.sources.failures import RefusedError, UnreachableError
 from infer_console.state.picture import Picture
+from infer_engine import idle_connections
 from infer_engine.protocol import (
     FleetDelta,
     Heartbeat,
@@ -176,3 +178,30 @@ async def test_an_answer_that_drips_for_ever_is_waited_for_no_longer_than_a_docu
     async with server, EngineClient(parse_url(f"unix://{path}")) as client:
         with pytest.raises(UnreachableError, match=r"no whole answer in 0\.3 s"):
             await asyncio.wait_for(client.state(), 30.0)
+
+
+@pytest.mark.parametrize("kept_s", [0.05, 60.0])
+async def test_a_connection_that_was_idle_is_not_used_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, kept_s: float
+) -> None:
+    """The server closes one that was idle just as the next question comes."""
+    monkeypatch.setattr(idle_connections, "KEEP_S", kept_s)
+    content = msgspec.json.encode(HELLO)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(content)
+
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head + content)
+        await reader.read(1)  # of the next question, or the end
+        writer.close()
+
+    path = directory / "once.sock"
+    server = await asyncio.start_unix_server(answer_once, path)
+    async with server, EngineClient(parse_url(f"unix://{path}")) as client:
+        await client.hello()
+        await asyncio.sleep(0.2)
+        if kept_s < 0.2:
+            await client.hello()
+        else:
+            with pytest.raises(UnreachableError, match="disconnected"):
+                await client.hello()

@@ -13,6 +13,7 @@ from infer_engine.foreign.asking import Answer, Asking, entry, together
 from infer_engine.foreign.beside import beside
 from infer_engine.foreign.not_understood import KeyWantedError, NotUnderstoodError
 from infer_engine.foreign.reading import Reading
+from infer_engine.idle_connections import limits
 from infer_engine.model.sampling import Constraint, Sampling
 from infer_engine.model.tokenizer import Tokenizer
 from infer_engine.replica.upstream.constraints import ALL as FOLLOWS_NONE
@@ -73,7 +74,7 @@ class Probe:
     def __init__(self, address: Address, token: str | None, tokenizer: Tokenizer) -> None:
         self._address = address
         self._tokenizer = tokenizer
-        transport = httpx2.AsyncHTTPTransport(verify=proof_of(address.base_url))
+        transport = httpx2.AsyncHTTPTransport(verify=proof_of(address.base_url), limits=limits())
         self._asking = Asking(address.base_url, token, transport)
         self._adapter = ADAPTERS.get(address.kind)
 

@@ -3,6 +3,7 @@
 import httpx2
 
 from infer_engine.core.plan import Plan
+from infer_engine.idle_connections import limits
 from infer_engine.replica.upstream.books import Books
 from infer_engine.replica.upstream.probe import Server
 from infer_engine.replica.upstream.target import Target
@@ -11,9 +12,6 @@ from infer_engine.runner.runner import RunnerInfo
 from infer_engine.runner.step_output import StepOutput
 from infer_engine.settings import ReplicaSettings
 
-#: A connection that was idle for longer is not used again: servers close theirs after five seconds, and one
-#: that is closed just then loses the request.
-KEEP_S = 2.0
 #: Connections beside those of running streams: looks, and streams read to their end.
 SPARE_CONNECTIONS = 8
 
@@ -65,11 +63,7 @@ def client_of(target: Target, settings: ReplicaSettings) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         base_url=base_url,
         headers={} if target.token is None else {"authorization": f"Bearer {target.token}"},
-        limits=httpx2.Limits(
-            max_connections=None,
-            max_keepalive_connections=settings.max_running + SPARE_CONNECTIONS,
-            keepalive_expiry=KEEP_S,
-        ),
+        limits=limits(most=None, most_idle=settings.max_running + SPARE_CONNECTIONS),
         trust_env=False,
         verify=proof_of(base_url),
     )
