@@ -27,8 +27,9 @@ WITHIN_S = 240.0
 TOKENS = 120
 #: Logarithms of the likelihoods of two tokens that rounding may exchange: it differs with who else is in the
 #: batch, and with how many tokens are computed at once. Between decoding and asking anew the distance of the
-#: two likeliest was seen to change by 0.11 (90th percentile of 84) and by 0.39 at most.
-TIE = 0.4
+#: two likeliest was seen to change by 0.11 (90th percentile of 84), and by 0.39 and 0.47 at most on two
+#: machines. Where one token is lost in a move, what follows has tokens that are none of the forty likeliest.
+TIE = 1.0
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -77,12 +78,12 @@ async def all_run(*generations: Generation) -> None:
     await until(lambda: all(len(each.emitted) > 3 for each in generations), "they run", WITHIN_S)
 
 
-async def complete(*generations: Generation) -> None:
+async def complete(*generations: Generation, tokens: int = TOKENS) -> None:
     await until(lambda: all(each.finished for each in generations), "they end", WITHIN_S)
     await finished(*generations)
     for each in generations:
         assert (each.finish_reason, each.error) == ("length", None)
-        assert len(each.emitted) in (TOKENS, TOKENS - 1, TOKENS - 2)  # it may end within a character
+        assert len(each.emitted) in (tokens, tokens - 1, tokens - 2)  # it may end within a character
 
 
 async def test_a_drain_moves_running_streams(
@@ -139,11 +140,12 @@ async def test_headroom_holds_back_by_what_the_server_says(
 ) -> None:
     async with fleet_of(tokenizer, tmp_path, two[0].connect) as fleet:
         await fleet.limits.set_headroom(SetHeadroom(blocks=fleet.replica("r0").kv.total))
-        runs, waits = ask(fleet, tokenizer, "snow"), ask(fleet, tokenizer, "sand")
+        # Long enough for a look at the server meanwhile: why a request waits is told with the next one.
+        runs, waits = (ask(fleet, tokenizer, about, 450) for about in ("snow", "sand"))
         await all_run(runs)
         await until(lambda: any(row.waiting_reason == "headroom" for row in fleet.rows()), "one waits")
         assert waits.admitted_s is None
-        await complete(runs, waits)
+        await complete(runs, waits, tokens=450)
 
 
 async def test_streams_of_a_killed_server_go_on_at_the_other(
