@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from infer_console.past.replayed import ReplayedRecording
+from infer_console.past.when import moment
 from infer_console.state.audit import AuditEntry, AuditPicture
 from infer_console.state.picture import TimelinePicture
 from infer_console.ui.app import ConsoleApp
@@ -94,6 +96,27 @@ async def test_the_past_is_shown_on_every_screen_and_end_goes_back() -> None:
         assert "PAST" not in driven.lines[0]
         assert " TIME " not in driven.text
         assert "op-2" in driven.text
+
+
+async def test_a_time_of_day_may_be_later_than_what_is_shown() -> None:
+    """Who looks at the past goes on from there: not to yesterday."""
+    async with looking() as (driven, collector):
+        await driven.press("p", "left_curly_bracket")
+        later = collector.first_at + 20.0
+        word = time.strftime("%H:%M:%S", time.gmtime(later))
+        await driven.press("colon")
+        await driven.type(f"at {word}")
+        await driven.press("enter")
+        assert driven.app.now() == pytest.approx(int(later), abs=0.01)
+        await driven.press("left_curly_bracket")
+        assert driven.app.now() == collector.first_at
+        assert driven.app.looking_back.show_diff(word, "now") is None
+        await driven.settle()
+        assert "What differs" in driven.text
+        await driven.press("escape")
+        # After what is kept: the last one that was.
+        assert moment("23:59:59", 0.0, latest=50_000.0) == -1.0
+        assert moment("10:00", 0.0, latest=50_000.0) == 36_000.0
 
 
 async def test_marks_are_gone_to_and_set() -> None:

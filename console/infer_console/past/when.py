@@ -12,9 +12,9 @@ _UNIX = re.compile(r"\d{9,11}(?:\.\d{1,6})?", re.ASCII)
 _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": DAY_S}
 
 
-def moment(word: str, now: float) -> float:
-    """Unix seconds. A time of day is the last one that was, seen from ``now``. ValueError says what is
-    allowed."""
+def moment(word: str, now: float, latest: float | None = None) -> float:
+    """Unix seconds. A time of day is the last one that was, seen from ``latest``, or from ``now`` where that
+    is later: who looks at the past may go on from there. ValueError says what is allowed."""
     if word == "now":
         return now
     if before := _BEFORE.fullmatch(word):
@@ -25,17 +25,18 @@ def moment(word: str, now: float) -> float:
     if of_day:
         hour, minute, second = int(of_day[1]), int(of_day[2]), int(of_day[3] or 0)
         if hour < 24 and minute < 60 and second < 60:
-            today = now - now % DAY_S + hour * 3_600 + minute * 60 + second
-            return today if today <= now else today - DAY_S
+            latest = max(now, latest or now)
+            today = latest - latest % DAY_S + hour * 3_600 + minute * 60 + second
+            return today if today <= latest else today - DAY_S
     raise ValueError(f"{word!r} was given, allowed is {ALLOWED}")
 
 
-def span(word: str, now: float) -> tuple[float, float]:
-    """``-10m..now``."""
+def span(word: str, now: float, latest: float | None = None) -> tuple[float, float]:
+    """``-10m..now``, each as a ``moment``."""
     first, dots, last = word.partition("..")
     if not dots:
         raise ValueError(f"{word!r} was given, allowed is a span like -10m..now")
-    from_at, to_at = moment(first or "-10m", now), moment(last or "now", now)
+    from_at, to_at = moment(first or "-10m", now, latest), moment(last or "now", now, latest)
     if to_at < from_at:
         raise ValueError(f"{word!r} was given, and its end is before its beginning")
     return from_at, to_at

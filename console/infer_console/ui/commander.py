@@ -64,7 +64,7 @@ class Commander:
             "screenshot": self._screenshot,
             "sentence": self._sentence,
             "diff": self._diff,
-            "at": lambda asked, _screen: app.looking_back.jump_to(moment(asked.values["moment"], app.now())),
+            "at": lambda asked, _screen: app.looking_back.jump_to(self._moment(asked.values["moment"])),
             "undo": lambda _asked, _screen: app.acting.undo(),
             "help": lambda _asked, screen: app.overlays.help(screen.name_in_look),
             "palette": lambda _asked, _screen: app.overlays.palette(),
@@ -93,21 +93,21 @@ class Commander:
 
     def check(self, asked: Asked, screen: "ConsoleScreen") -> None:
         """Raise CommandError for what could not be done, before the line is closed."""
-        now = self._app.now()
+        now, latest = self._app.now(), self._app.time.latest()
         values = asked.values
         try:
             match asked.entry.name:
                 case "at":
-                    moment(values["moment"], now)
+                    self._moment(values["moment"])
                 case "export":
-                    span(values.get("span", USUAL_SPAN), now)
+                    span(values.get("span", USUAL_SPAN), now, latest)
                     named_file(values.get("file", ""))
                 case "screenshot":
                     if "file" in values:
                         checked(named_file(values["file"]))
                 case "diff":
                     for side in (values["a"], values["b"]):
-                        parse_side(side, now)
+                        parse_side(side, now, latest)
                 case "columns":
                     self._changes(values.get("changes", ""), screen)
                 case "save":
@@ -227,9 +227,12 @@ class Commander:
         apply_view(view, self._app.look)
         self._app.go(view.screen)
 
+    def _moment(self, word: str) -> float:
+        return moment(word, self._app.now(), self._app.time.latest())
+
     def _export(self, asked: Asked, _screen: "ConsoleScreen") -> None:
         app, values = self._app, asked.values
-        from_at, to_at = span(values.get("span", USUAL_SPAN), app.now())
+        from_at, to_at = span(values.get("span", USUAL_SPAN), app.now(), app.time.latest())
         fleet = app.collector.picture.fleet
         name = values.get("file")
         fleet_name = fleet.name if fleet is not None else ""

@@ -117,7 +117,6 @@ class LookingBack:
         return None
 
     def _side(self, word: str) -> Side:
-        at_now = self._app.now()
-        replica, at = parse_side(word, at_now)
+        replica, at = parse_side(word, self._app.now(), self._app.time.latest())
         picture = self._app.shown_picture if at is None else self._app.time.picture_at(at)
         return side_of(word, picture, replica)

@@ -104,7 +104,7 @@ class TimeTravel:
         """What the row of time shows; None while the newest is shown."""
         if self.is_live:
             return None
-        edge = self._edge()
+        edge = self.latest()
         earliest = self._earliest()
         track_at = min(edge - TRACK_S, self._at - MARGIN_S)
         from_at = earliest if self._replay else max(earliest, track_at)
@@ -140,7 +140,7 @@ class TimeTravel:
         """Show the newest again; of a recording, its end."""
         if self._replay:
             self.speed = None
-            self.jump(self._edge())
+            self.jump(self.latest())
             return
         self._folded, self._shown, self._past, self._wanted_at = None, None, False, None
         self._look.paused = False
@@ -148,7 +148,7 @@ class TimeTravel:
             self._port.audit_until(None)
 
     def step(self, by_s: float) -> bool:
-        return self.jump((self._at if not self.is_live else self._edge()) + by_s)
+        return self.jump((self._at if not self.is_live else self.latest()) + by_s)
 
     def jump(self, at: float) -> bool:
         """Show a moment, or the nearest that there is; False where nothing of the past is kept. One that has
@@ -156,7 +156,7 @@ class TimeTravel:
         timeline = self._timeline
         if timeline is None or timeline.span() is None:
             return False
-        at = max(self._earliest(), min(at, self._edge()))
+        at = max(self._earliest(), min(at, self.latest()))
         if self.is_live:
             self.pause()
         picture = timeline.picture(at, self._looked_at)
@@ -216,8 +216,8 @@ class TimeTravel:
         """Go to the next (1) or the previous (-1) mark; None where there is none."""
         if self._timeline is None:
             return None
-        here = self._edge() if self.is_live else self._at
-        first, last = self._earliest(), self._edge()
+        here = self.latest() if self.is_live else self._at
+        first, last = self._earliest(), self.latest()
         marks = [mark for mark in self._timeline.marks() if first <= mark.at <= last]
         if by > 0:
             found = next((mark for mark in marks if mark.at > here + AT_MARK_S), None)
@@ -231,7 +231,7 @@ class TimeTravel:
         """Put a mark of the operator's own at the moment that is shown."""
         if self._timeline is None:
             return None
-        return self._timeline.mark(self._edge() if self.is_live else self._at)
+        return self._timeline.mark(self.latest() if self.is_live else self._at)
 
     # --- playing a recording
 
@@ -241,7 +241,7 @@ class TimeTravel:
     def play(self, speed: float | None) -> None:
         """So many seconds in one; None stops."""
         self.speed = speed
-        if speed is not None and self._at >= self._edge():
+        if speed is not None and self._at >= self.latest():
             self.jump(self._earliest())
 
     def tick(self, passed_s: float) -> bool:
@@ -252,7 +252,7 @@ class TimeTravel:
             return self._find_beginning()
         if self.speed is None:
             return False
-        edge = self._edge()
+        edge = self.latest()
         self.jump(max(self._at, self._earliest()) + passed_s * self.speed)
         if self._at >= edge and not self._fetching:
             self.speed = None
@@ -265,7 +265,7 @@ class TimeTravel:
         if self._fetching.startswith("reading"):
             return False
         with contextlib.suppress(ValueError):  # the command line has looked at it
-            self.jump(moment(self._begin, self._edge()))
+            self.jump(moment(self._begin, self.latest()))
         self._begin = None
         return True
 
@@ -282,7 +282,7 @@ class TimeTravel:
 
     def span_to_export(self) -> tuple[float, float]:
         """From the last own mark, or the last ten minutes, up to now."""
-        to_at = self._edge()
+        to_at = self.latest()
         marks = self._timeline.marks() if self._timeline is not None else ()
         own = [mark.at for mark in marks if mark.kind == "own" and mark.at < to_at]
         return (own[-1] if own else to_at - EXPORT_S), to_at
@@ -297,7 +297,8 @@ class TimeTravel:
 
     # --- bounds
 
-    def _edge(self) -> float:
+    def latest(self) -> float:
+        """The newest moment that can be shown, in Unix seconds: the end of a recording, or about now."""
         span = self._timeline.span() if self._timeline is not None else None
         newest = self._newest().at
         if span is None:

@@ -48,16 +48,17 @@ class Difference(NamedTuple):
     change: SafeText
 
 
-def parse_side(word: str, now: float) -> tuple[str | None, float | None]:
-    """``r2``, ``-10m``, ``03:05:10/r2``: the replica, None for the fleet, and the moment, None for the one
-    that is shown. SideError for what is no time and cannot be a replica."""
+def parse_side(word: str, now: float, latest: float | None = None) -> tuple[str | None, float | None]:
+    """``r2``, ``-10m``, ``03:05:10/r2``: the replica, None for the fleet, and the moment (as
+    ``past.when.moment`` reads it), None for the one that is shown. SideError for what is no time and cannot
+    be a replica."""
     first, slash, replica = word.partition("/")
     if slash and not replica:
         raise SideError(f"{word!r}: after the / a replica is wanted")
     if first == "now":
         return replica or None, None
     try:
-        return replica or None, moment(first, now)
+        return replica or None, moment(first, now, latest)
     except ValueError as error:
         if slash or first[:1] in ("-", "+", "") or ":" in first:
             raise SideError(str(error)) from error

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from infer_console.sources.foreign import member
 from infer_console.sources.foreign.member import Member
 from infer_console.watched import Pace, Watched
+from infer_engine.foreign import asking
 from infer_engine.foreign.adapters import recognise
 from infer_engine.foreign.address import parse_address
 from infer_engine.foreign.asking import Asking
@@ -47,6 +49,10 @@ class Readers:
 
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
+    """Nobody gives up on a machine that has much else to do."""
+    for limit in ("ANSWER_TIMEOUT_S", "CONNECT_TIMEOUT_S", "WHOLE_ANSWER_S"):
+        monkeypatch.setattr(asking, limit, 60.0)
+    monkeypatch.setattr(member, "LONGEST_LOOK_S", 60.0)
     return Readers(monkeypatch)
 
 
@@ -57,23 +63,23 @@ async def test_whatever_asks_for_a_large_page_does_not_read_it_on_its_loop(
     metrics = b'vllm:num_requests_running{engine="0"} 1\n' + (LARGE if large else b"")
     tokenizer = Tokenizer.from_file(write_tiny_gguf(tmp_path / "tiny.gguf"))
     with foreign_server({**vllm_pages("before"), "/metrics": metrics}) as server:
-        asking = Asking(server.url, None, httpx2.AsyncHTTPTransport())
+        asks = Asking(server.url, None, httpx2.AsyncHTTPTransport())
         probe = Probe(parse_address(f"auto+{server.url}"), None, tokenizer)
         watched = Watched("auto", False, "127.0.0.1", int(server.url.rpartition(":")[2]))
         members = [
             Member(watched, f"r{number}", None, httpx2.AsyncHTTPTransport(), Pace()) for number in range(4)
         ]
         try:
-            await recognise(asking)
+            await recognise(asks)
             await probe.look()
-            looks = [look for member in members if (look := member.begin()) is not None]
+            looks = [look for each in members if (look := each.begin()) is not None]
             await asyncio.gather(*looks)
-            assert all(member.live for member in members)
+            assert all(each.live for each in members)
         finally:
-            await asking.aclose()
+            await asks.aclose()
             await probe.aclose()
-            for member in members:
-                await member.aclose()
+            for each in members:
+                await each.aclose()
     # Each is recognised by its page before it is read: all of them.
     assert len(readers.threads) >= 2 + 4
     assert readers.on_the_loop == (0 if large else len(readers.threads))
