@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import paho.mqtt.client as mqtt
 import pytest
+from infer_engine.benchmark.processes import free_port
 
 DEADLINE_S = 60.0
 
@@ -31,13 +32,6 @@ def mosquitto() -> str:
 
 class EndedError(AssertionError):
     """With the log of one that ended by itself."""
-
-
-def free_port() -> int:
-    """Free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _as_ourselves() -> tuple[str, ...]:

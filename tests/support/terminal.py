@@ -242,3 +242,11 @@ class Terminal:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def to_replica_and_back(terminal: Terminal) -> None:
+    """Of the console on the incident, which is on Fleet."""
+    terminal.send("2")
+    terminal.wait_for("ROSTER")
+    terminal.send("1")
+    terminal.wait("the fleet", lambda text: "ROSTER" not in text and "RUN 186" in text)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.eventually import eventually
-from support.terminal import PYTHONPATH, TESTS, Terminal
+from support.terminal import PYTHONPATH, TESTS, Terminal, to_replica_and_back
 from textual.drivers import linux_driver
 
 pytestmark = pytest.mark.terminal
@@ -111,10 +111,7 @@ def test_what_was_stopped_goes_on_and_leaves_the_terminal_as_it_was(how: str) ->
             before = len(terminal.raw)
             os.kill(terminal.pid, signal.SIGCONT)
             terminal.wait("the screen anew", lambda _, before=before: b"RUN" in terminal.raw[before:])
-            terminal.send("2")
-            terminal.wait_for("ROSTER")
-            terminal.send("1")
-            terminal.wait("the fleet", lambda text: "ROSTER" not in text and "RUN 186" in text)
+            to_replica_and_back(terminal)
         terminal.send("q")
         assert terminal.wait_exit() == 0
         assert terminal.tty_now() == terminal.tty_before

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from support.terminal import PYTHONPATH, TESTS, Terminal
+from support.terminal import PYTHONPATH, TESTS, Terminal, to_replica_and_back
 
 pytestmark = pytest.mark.terminal
 
@@ -21,10 +21,7 @@ def test_keys_behind_the_one_that_closes_a_box_reach_the_screen_below() -> None:
             terminal.wait_for("(?i)any key|what the signs mean|help")
             terminal.send(keys)
             terminal.wait_for("RUN 186")
-            terminal.send("2")
-            terminal.wait_for("ROSTER")
-            terminal.send("1")
-            terminal.wait("the fleet", lambda text: "ROSTER" not in text and "RUN 186" in text)
+            to_replica_and_back(terminal)
         terminal.send("q")
         assert terminal.wait_exit() == 0
 

@@ -4,7 +4,6 @@ else gets one."""
 import asyncio
 import os
 import signal
-import socket
 import sys
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import AsyncGenerator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
+from infer_engine.benchmark.processes import free_port
 from support import browser
 from support.browser import browsing
 from support.processes import children, wait_gone
@@ -28,13 +28,6 @@ WAIT_S = 120.0
 
 class EndedError(AssertionError):
     pass
-
-
-def free_port() -> int:
-    """Free a moment ago."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import msgspec
 from infer_engine.protocol import Aside, Envelope
 
 from infer_console.past.export import MOST_ASIDE_BYTES, Exported, Part, export, header_for
-from infer_console.past.files import open_new
+from infer_console.past.files import whole_new
 from infer_console.past.kept import Kept, audit_lines
 from infer_console.past.redact import Redactor
 from infer_console.past.timeline import PIECE_TOLERANCE_S, Timeline
@@ -43,12 +43,8 @@ class Exporting:
     def run(self, content: bytes | None) -> Exported:
         """``content`` is a server's recording of that time, to which the timeline adds. Raises OSError,
         RecordingError."""
-        with open_new(self.path) as file:
-            try:
-                done = self._write(content, file)
-            except BaseException:
-                self.path.unlink(missing_ok=True)
-                raise
+        with whole_new(self.path) as file:
+            done = self._write(content, file)
         if done.messages == 0:
             self.path.unlink(missing_ok=True)
             raise RecordingError("nothing of that time is kept")

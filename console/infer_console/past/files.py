@@ -3,6 +3,8 @@
 import os
 import re
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,6 +31,18 @@ def open_new(path: Path) -> BinaryIO:
     """A new file for its owner alone: what an operator sees is not for everybody. OSError where it is there
     already, too."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+@contextmanager
+def whole_new(path: Path) -> Generator[BinaryIO]:
+    """As ``open_new``; what is not written whole does not stay, where it would be in the way of the next."""
+    with open_new(path) as file:
+        try:
+            yield file
+            file.flush()
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def named_file(name: str) -> Path:

@@ -20,10 +20,9 @@ from infer_console.habits.views import (
     views_path,
 )
 from infer_console.past.files import named_file, new_file
-from infer_console.past.when import moment, span
 from infer_console.ui.screenshot import checked, write_screenshot
 from infer_console.view.columns import ColumnChoice
-from infer_console.view.diff import SideError, parse_side
+from infer_console.view.diff import SideError
 from infer_console.view.look import MAX_FILTER, FleetSort, Lens, RequestSort, RosterSort, ScreenName
 from infer_console.view.tables import TABLES, column_names
 
@@ -64,7 +63,9 @@ class Commander:
             "screenshot": self._screenshot,
             "sentence": self._sentence,
             "diff": self._diff,
-            "at": lambda asked, _screen: app.looking_back.jump_to(self._moment(asked.values["moment"])),
+            "at": lambda asked, _screen: app.looking_back.jump_to(
+                app.looking_back.moment(asked.values["moment"])
+            ),
             "undo": lambda _asked, _screen: app.acting.undo(),
             "help": lambda _asked, screen: app.overlays.help(screen.name_in_look),
             "palette": lambda _asked, _screen: app.overlays.palette(),
@@ -93,21 +94,20 @@ class Commander:
 
     def check(self, asked: Asked, screen: "ConsoleScreen") -> None:
         """Raise CommandError for what could not be done, before the line is closed."""
-        now, latest = self._app.now(), self._app.time.latest()
-        values = asked.values
+        values, looking_back = asked.values, self._app.looking_back
         try:
             match asked.entry.name:
                 case "at":
-                    self._moment(values["moment"])
+                    looking_back.moment(values["moment"])
                 case "export":
-                    span(values.get("span", USUAL_SPAN), now, latest)
+                    looking_back.span(values.get("span", USUAL_SPAN))
                     named_file(values.get("file", ""))
                 case "screenshot":
                     if "file" in values:
                         checked(named_file(values["file"]))
                 case "diff":
                     for side in (values["a"], values["b"]):
-                        parse_side(side, now, latest)
+                        looking_back.side(side)
                 case "columns":
                     self._changes(values.get("changes", ""), screen)
                 case "save":
@@ -227,12 +227,9 @@ class Commander:
         apply_view(view, self._app.look)
         self._app.go(view.screen)
 
-    def _moment(self, word: str) -> float:
-        return moment(word, self._app.now(), self._app.time.latest())
-
     def _export(self, asked: Asked, _screen: "ConsoleScreen") -> None:
         app, values = self._app, asked.values
-        from_at, to_at = span(values.get("span", USUAL_SPAN), app.now(), app.time.latest())
+        from_at, to_at = app.looking_back.span(values.get("span", USUAL_SPAN))
         fleet = app.collector.picture.fleet
         name = values.get("file")
         fleet_name = fleet.name if fleet is not None else ""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from infer_console.past.export import Exported
 from infer_console.past.files import new_file
+from infer_console.past.when import moment, span
 from infer_console.ui.ports import PastPort
 from infer_console.ui.screens.base import ConsoleScreen
 from infer_console.ui.screens.diff import DiffScreen
@@ -104,6 +105,20 @@ class LookingBack:
         begins = f", begins at {clock_in_lists(done.from_at)}" if late else ""
         self._app.say(f"{path}: {done.messages:,} messages, {done.bytes / 1000:,.0f} kB{begins}")
 
+    # What an operator typed, seen from the moment that is shown; times of day from the latest that can be.
+
+    def moment(self, word: str) -> float:
+        """As ``past.when.moment``; ValueError."""
+        return moment(word, self._app.now(), self._app.time.latest())
+
+    def span(self, word: str) -> tuple[float, float]:
+        """As ``past.when.span``; ValueError."""
+        return span(word, self._app.now(), self._app.time.latest())
+
+    def side(self, word: str) -> tuple[str | None, float | None]:
+        """As ``view.diff.parse_side``; SideError."""
+        return parse_side(word, self._app.now(), self._app.time.latest())
+
     def show_diff(self, a: str, b: str) -> str | None:
         """Two moments or two replicas beside each other, in a box; returns why not."""
         below = self._app.screen
@@ -117,6 +132,6 @@ class LookingBack:
         return None
 
     def _side(self, word: str) -> Side:
-        replica, at = parse_side(word, self._app.now(), self._app.time.latest())
+        replica, at = self.side(word)
         picture = self._app.shown_picture if at is None else self._app.time.picture_at(at)
         return side_of(word, picture, replica)

@@ -9,7 +9,7 @@ from rich.color import Color
 from rich.style import Style
 from rich.terminal_theme import MONOKAI, TerminalTheme
 
-from infer_console.past.files import open_new
+from infer_console.past.files import whole_new
 from infer_console.ui.themes import Theme
 from infer_console.view.row import Row, plain
 
@@ -33,13 +33,8 @@ def write_screenshot(path: Path, rows: list[Row], theme: Theme) -> int:
     """A new file for its owner alone. Returns its bytes; OSError where it is there already, too."""
     text = text_of(rows) if checked(path).suffix == ".txt" else svg_of(rows, theme)
     data = text.encode("utf-8")
-    file = open_new(path)
-    try:
-        with file:
-            file.write(data)
-    except OSError:
-        path.unlink(missing_ok=True)  # half of one is none, and would be in the way of the next
-        raise
+    with whole_new(path) as file:
+        file.write(data)
     return len(data)
 
 

@@ -1,5 +1,6 @@
 """Two moments, or two replicas, beside each other: what differs between them."""
 
+import math
 import textwrap
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
@@ -17,8 +18,6 @@ from infer_console.view.row import Line, Role, Row, Shown, with_tone
 
 #: Characters of words that are told.
 WORDS = 240
-#: Rows, where all are wanted.
-NO_END = 1_000_000
 Show = Callable[[float | None], SafeText]
 
 
@@ -126,7 +125,7 @@ def diff_rows(a: Side, b: Side, width: int, height: int | None = None) -> list[R
         for side in ((a,) if a.title == b.title else (a, b))
         if side.silent_s is not None
     ]
-    room = NO_END if height is None else max(0, height - len(rows) - 1)
+    room = math.inf if height is None else max(0, height - len(rows) - 1)
     shown = 0
     for more, each in enumerate(found, 1):
         told = [_row(part, first, column, width) for part in _parts(each, column - 1)]

@@ -107,10 +107,8 @@ def test_serve_becomes_the_engine_server_and_ends_with_its_signal() -> None:
             "1",
         ]
         words += ["--model", str(model), "--kv-blocks", "64", "--threads", "1", "--name", "spare"]
-        words += [
-            "--dtype",
-            "fp32",
-        ]  # nothing is compiled for that, which takes minutes where much else is done
+        # Nothing is compiled for fp32, which takes minutes where much else is done.
+        words += ["--dtype", "fp32"]
         with (directory / "log").open("wb") as log:
             server = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=log)
         try:

@@ -4,6 +4,8 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from support.cli import Run
 from support.eventually import eventually
 from support.incident import RECORDING
 from support.server import EngineServer
+
+PROGRAM = "import sys; from infer_console.cli.entry import main; sys.exit(main())"
 
 
 def test_a_moment_of_a_recording_as_a_status_document(run: Run) -> None:
@@ -97,18 +101,25 @@ def test_damage_is_told_from_an_end_that_is_missing_and_a_gap_from_nothing(run: 
     assert "damaged: the rest is missing" in run("diff", "now", "now", "--recording", str(damaged)).err
 
 
-def test_recording_for_days_follows_on_in_files_and_ends_tidily(engine: EngineServer, tmp_path: Path) -> None:
-    program = "import sys; from infer_console.cli.entry import main; sys.exit(main())"
-    words = ["--connect", engine.control_url, "record", f"{tmp_path}/", "--rotate", "1s", "--max-mib", "64"]
+@contextmanager
+def recording_for_days(
+    engine: EngineServer, directory: Path, *more: str, program: str = PROGRAM
+) -> Generator[subprocess.Popen[str]]:
+    words = ["--connect", engine.control_url, "record", f"{directory}/", *more]
     recorder = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, text=True)
     try:
-        eventually(lambda: len(list(tmp_path.glob("*.icr"))) >= 2)
-        recorder.send_signal(signal.SIGTERM)
-        _, said = recorder.communicate(timeout=120)
+        yield recorder
     finally:
         if recorder.poll() is None:
             recorder.kill()
             recorder.communicate()
+
+
+def test_recording_for_days_follows_on_in_files_and_ends_tidily(engine: EngineServer, tmp_path: Path) -> None:
+    with recording_for_days(engine, tmp_path, "--rotate", "1s", "--max-mib", "64") as recorder:
+        eventually(lambda: len(list(tmp_path.glob("*.icr"))) >= 2)
+        recorder.send_signal(signal.SIGTERM)
+        _, said = recorder.communicate(timeout=120)
     assert recorder.returncode == 0, said
     assert "nothing lost" in said
     ends = [-1.0]
@@ -120,7 +131,7 @@ def test_recording_for_days_follows_on_in_files_and_ends_tidily(engine: EngineSe
         assert ats[0] >= ends[-1]
         ends.append(ats[-1])
     again = subprocess.run(
-        [sys.executable, "-c", program, "record", f"{tmp_path}/", "--last", "1m"],
+        [sys.executable, "-c", PROGRAM, "record", f"{tmp_path}/", "--last", "1m"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -133,23 +144,14 @@ def test_recording_onto_a_disk_that_takes_no_more_ends_with_an_error(
     engine: EngineServer, tmp_path: Path
 ) -> None:
     """Files that may not grow stand for the full disk."""
-    program = (
-        "import resource, sys; from infer_console.cli.entry import main;"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048)); sys.exit(main())"
-    )
-    words = ["--connect", engine.control_url, "record", f"{tmp_path}/"]
-    recorder = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, text=True)
-    assert recorder.stderr is not None
-    try:
+    program = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048)); {PROGRAM}"
+    with recording_for_days(engine, tmp_path, program=program) as recorder:
+        assert recorder.stderr is not None
         said = ""
         while "cannot write" not in said and (line := recorder.stderr.readline()):
             said += line
         recorder.send_signal(signal.SIGTERM)
         said += recorder.communicate(timeout=120)[1]
-    finally:
-        if recorder.poll() is None:
-            recorder.kill()
-            recorder.communicate()
     assert recorder.returncode == 1, said
     assert "File too large; trying again" in said
     assert "messages could not be written" in said
