@@ -1,6 +1,7 @@
 """The distribution as a stranger installs it: the built wheel, without extras, in a bare venv."""
 
 import json
+import os
 import subprocess
 import sys
 import venv
@@ -8,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from support.server import serving
+from support.server import serving, short_directory
 from support.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
@@ -58,9 +59,13 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def run(bare: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+def run(bare: Path, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(bare / "bin/infer-console"), *argv], capture_output=True, text=True, timeout=120
+        [str(bare / "bin/infer-console"), *argv],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
     )
 
 
@@ -80,7 +85,8 @@ def test_base_install_connects_without_the_engine(bare: Path, tmp_path: Path) ->
 
 
 def test_base_install_without_a_target_says_how_to_connect(bare: Path) -> None:
-    alone = run(bare, "status")
+    with short_directory() as place:  # where no console of another test, or of the machine, has its engine
+        alone = run(bare, "status", XDG_RUNTIME_DIR=str(place), INFER_CONSOLE_CONNECT="")
     assert alone.returncode in (2, 3)
     assert "--connect" in alone.stderr
 
